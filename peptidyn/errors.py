@@ -1,0 +1,40 @@
+"""Every error peptidyn raises on purpose.
+
+One base class, so that ``except PeptidynError`` catches all of them; each kind is also the builtin a
+caller would expect. A message is one sentence or two: what is wrong, where (chain, residue, atom), what
+was expected, and the next thing to try.
+"""
+
+from __future__ import annotations
+
+
+class PeptidynError(Exception):
+    """Base class of all errors raised by peptidyn."""
+
+
+class StructureError(PeptidynError, ValueError):
+    """A structure file, or a structure, that cannot be used as it is."""
+
+
+class TrajectoryError(PeptidynError, ValueError):
+    """A trajectory that cannot be read, or does not fit its topology."""
+
+
+class SelectionError(PeptidynError, ValueError):
+    """An atom selection that cannot be parsed or matches nothing."""
+
+
+class ModelError(PeptidynError, ValueError):
+    """A tree model that cannot be built from what was given."""
+
+
+class SolverError(PeptidynError, ArithmeticError):
+    """Linear algebra that has no answer (a singular body, a collinear molecule)."""
+
+
+class ArgumentError(PeptidynError, ValueError):
+    """An argument of the wrong shape, range or name."""
+
+
+class MissingDependencyError(PeptidynError, ImportError):
+    """An optional package is needed and is not installed."""

@@ -1,0 +1,372 @@
+"""All-atom templates of the 20 amino acids: ideal geometry, hydrogens, side-chain torsions.
+
+Bond lengths and angles of the heavy atoms are Biopython's averages over well-resolved crystal structures
+(`Bio.PDB.ic_data`), read from a chain that Biopython builds from its defaults, with planar groups made exactly
+planar. Which hydrogens a residue carries, and their names, come from OpenMM's hydrogen definitions at pH 7: Asp, Glu, Lys
+and Arg charged, Cys neutral, His neutral with its hydrogen on NE2. Hydrogens are placed by the geometry
+of the atom that carries them, so that every call gives the same bits; `openmm.app.Modeller` would start them
+from random positions.
+
+Units: nm and rad. A template lives in the residue frame: origin CA, x along CA->C, N in the upper half of
+the xy plane.
+"""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+from functools import lru_cache
+from importlib.resources import files
+from math import cos, pi, radians, sin
+from types import MappingProxyType
+from typing import Any
+from xml.etree import ElementTree
+
+import numpy as np
+
+from peptidyn.units import ANGSTROM
+
+THREE_LETTER = MappingProxyType(
+    dict(
+        A="ALA", R="ARG", N="ASN", D="ASP", C="CYS", Q="GLN", E="GLU", G="GLY", H="HIS", I="ILE",
+        L="LEU", K="LYS", M="MET", F="PHE", P="PRO", S="SER", T="THR", W="TRP", Y="TYR", V="VAL",
+    )
+)  # fmt: skip
+"""One-letter to three-letter codes."""
+
+CHI_PATHS = MappingProxyType(
+    {
+        "ARG": ("N", "CA", "CB", "CG", "CD", "NE", "CZ", "NH1"),
+        "ASN": ("N", "CA", "CB", "CG", "OD1"),
+        "ASP": ("N", "CA", "CB", "CG", "OD1"),
+        "CYS": ("N", "CA", "CB", "SG"),
+        "GLN": ("N", "CA", "CB", "CG", "CD", "OE1"),
+        "GLU": ("N", "CA", "CB", "CG", "CD", "OE1"),
+        "HIS": ("N", "CA", "CB", "CG", "ND1"),
+        "ILE": ("N", "CA", "CB", "CG1", "CD1"),
+        "LEU": ("N", "CA", "CB", "CG", "CD1"),
+        "LYS": ("N", "CA", "CB", "CG", "CD", "CE", "NZ"),
+        "MET": ("N", "CA", "CB", "CG", "SD", "CE"),
+        "PHE": ("N", "CA", "CB", "CG", "CD1"),
+        "SER": ("N", "CA", "CB", "OG"),
+        "THR": ("N", "CA", "CB", "OG1"),
+        "TRP": ("N", "CA", "CB", "CG", "CD1"),
+        "TYR": ("N", "CA", "CB", "CG", "CD1"),
+        "VAL": ("N", "CA", "CB", "CG1"),
+    }
+)
+"""Atoms along a side chain: chi k is the dihedral of the k-th four in a row. (Proline's belong to its ring.)"""
+
+POLAR_ROTORS = MappingProxyType(
+    {
+        "CYS": ("CA", "CB", "SG", "HG"),
+        "SER": ("CA", "CB", "OG", "HG"),
+        "THR": ("CA", "CB", "OG1", "HG1"),
+        "TYR": ("CE1", "CZ", "OH", "HH"),
+    }
+)
+"""The dihedral that turns the one hydrogen of a hydroxyl or a thiol."""
+
+PROLINE_PHI = radians(-65.0)
+"""Phi of a proline whose phi is not asked for: the ring is then all but relaxed."""
+
+# The proline ring is closed through CG; these hold in trans prolyl peptides and are not in Biopython's tables.
+_PRO_N_CD, _PRO_CA_N_CD, _PRO_N_CD_CG = 0.1473, radians(112.0), radians(103.2)
+
+_H_LENGTH = {"C": 0.109, "N": 0.101, "O": 0.096, "S": 0.1336}
+_H_ANGLE = {"C": radians(109.5), "N": radians(109.5), "O": radians(108.5), "S": radians(96.0)}
+_H_C_H_HALF = radians(54.0)
+_BOND_LIMIT = 0.195  # nm: the longest bond is C-S, 0.181; the nearest second neighbours are 0.21 apart
+
+
+def unit(v: np.ndarray) -> np.ndarray:
+    """Return `v` scaled to length one."""
+    return v / np.sqrt(v @ v)
+
+
+def place(a: np.ndarray, b: np.ndarray, c: np.ndarray, length: float, angle: float, dihedral: float) -> np.ndarray:
+    """Return the point d with |c d| = `length`, angle b-c-d = `angle` and dihedral a-b-c-d = `dihedral`."""
+    axis = unit(c - b)
+    normal = unit(np.cross(b - a, axis))
+    sine = sin(angle)
+    return c + length * (
+        -cos(angle) * axis + sine * cos(dihedral) * np.cross(normal, axis) + sine * sin(dihedral) * normal
+    )
+
+
+def dihedral_angle(a: np.ndarray, b: np.ndarray, c: np.ndarray, d: np.ndarray) -> float:
+    """Return the dihedral angle of four points, in (-pi, pi]."""
+    axis = unit(c - b)
+    first, last = np.cross(b - a, axis), np.cross(axis, d - c)
+    return float(np.arctan2(np.cross(first, last) @ axis, first @ last))
+
+
+def bond_angle(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> float:
+    """Return the angle a-b-c, in [0, pi]."""
+    u, v = a - b, c - b
+    w = np.cross(u, v)
+    return float(np.arctan2(np.sqrt(w @ w), u @ v))
+
+
+def residue_frame(n: np.ndarray, ca: np.ndarray, c: np.ndarray) -> np.ndarray:
+    """Return the (3, 3) rotation whose columns are the axes of the residue frame."""
+    x = unit(c - ca)
+    z = unit(np.cross(x, n - ca))
+    return np.column_stack([x, np.cross(z, x), z])
+
+
+@dataclass(frozen=True)
+class ResidueTemplate:
+    """One amino acid in its own frame.
+
+    Attributes
+    ----------
+    name : str
+        Three-letter code.
+    names : tuple of str
+        N, CA, C, then every atom whose place does not depend on the neighbours: the hydrogens of CA, CB, the side chain. Hydrogens
+        follow the atom that carries them. O, the hydrogens of N, and OXT are not among them.
+    xyz : (n, 3)
+        nm, in the residue frame; every chi is 180 degrees.
+    bonds : tuple of (int, int)
+        Pairs of rows of `xyz`.
+    n_ca, ca_c, c_o, c_n : float
+        Bond lengths, nm; `c_n` is the bond to the residue before.
+    n_ca_c, ca_c_o, ca_c_n, c_n_ca : float
+        Bond angles, rad; `c_n_ca` begins in the residue before, `ca_c_n` ends in the residue after.
+    """
+
+    name: str
+    names: tuple[str, ...]
+    xyz: np.ndarray
+    bonds: tuple[tuple[int, int], ...]
+    n_ca: float
+    ca_c: float
+    c_o: float
+    c_n: float
+    n_ca_c: float
+    ca_c_o: float
+    ca_c_n: float
+    c_n_ca: float
+
+    @property
+    def n_chi(self) -> int:
+        """How many chi angles can be set."""
+        return max(len(CHI_PATHS.get(self.name, ())) - 3, 0)
+
+    def conformer(self, chi: tuple[float, ...], polar: float | None = None) -> np.ndarray:
+        """Return the atoms, (n, 3), with the given chi angles and hydroxyl or thiol dihedral (rad)."""
+        xyz = self.xyz.copy()
+        path = CHI_PATHS.get(self.name, ())
+        for k, value in enumerate(chi):
+            self._turn(xyz, path[k : k + 4], value)
+        if polar is not None:
+            self._turn(xyz, POLAR_ROTORS[self.name], polar)
+        return xyz
+
+    def _turn(self, xyz: np.ndarray, four: tuple[str, ...], value: float) -> None:
+        i, j, k, l = (self.names.index(name) for name in four)
+        angle = value - dihedral_angle(xyz[i], xyz[j], xyz[k], xyz[l])
+        moving = self._beyond(j, k)
+        axis = unit(xyz[k] - xyz[j])
+        arm = xyz[moving] - xyz[k]
+        xyz[moving] = (
+            xyz[k]
+            + arm * cos(angle)
+            + np.cross(axis, arm) * sin(angle)
+            + np.outer(arm @ axis, axis) * (1.0 - cos(angle))
+        )
+
+    def _beyond(self, j: int, k: int) -> list[int]:
+        """Return the rows that turn when the bond j-k is turned: those reached from k without j."""
+        reached, frontier = {j, k}, [k]
+        while frontier:
+            row = frontier.pop()
+            for pair in self.bonds:
+                if row in pair:
+                    other = pair[0] if pair[1] == row else pair[1]
+                    if other not in reached:
+                        reached.add(other)
+                        frontier.append(other)
+        return sorted(reached - {j, k})
+
+    def proline_conformers(self, phi: float) -> np.ndarray:
+        """Return the two puckers of a proline ring closed at `phi` (rad): (2, n, 3), CG-endo first.
+
+        CD lies in the plane of C (of the residue before), N and CA, so that N stays planar. CG then has one freedom
+        left, the turn about CB-CD; it takes, on either side of the ring, the place where the ring angles at CB and
+        CD are nearest to their usual values.
+        """
+        from scipy.optimize import minimize_scalar
+
+        row = {name: i for i, name in enumerate(self.names)}
+        n, ca, c, cb = (self.xyz[row[name]] for name in ("N", "CA", "C", "CB"))
+        cg0 = self.xyz[row["CG"]]
+        cb_cg, cg_cd = np.linalg.norm(cg0 - cb), np.linalg.norm(self.xyz[row["CD"]] - cg0)
+        at_cb = bond_angle(ca, cb, cg0)
+        cd = place(c, ca, n, _PRO_N_CD, _PRO_CA_N_CD, phi + pi)
+        span = np.linalg.norm(cd - cb)
+        angle_at_cb = np.arccos((cb_cg**2 + span**2 - cg_cd**2) / (2.0 * cb_cg * span))
+
+        def cg_at(turn: float) -> np.ndarray:
+            return place(ca, cd, cb, cb_cg, angle_at_cb, pi + turn)
+
+        def strain(turn: float) -> float:
+            cg = cg_at(turn)
+            return (bond_angle(ca, cb, cg) - at_cb) ** 2 + (bond_angle(n, cd, cg) - _PRO_N_CD_CG) ** 2
+
+        conformers = []
+        for bounds in ((0.0, 0.5 * pi), (-0.5 * pi, 0.0)):
+            turn = minimize_scalar(strain, bounds=bounds, method="bounded", options={"xatol": 1e-10}).x
+            xyz = self.xyz.copy()
+            xyz[row["CD"]], xyz[row["CG"]] = cd, cg_at(turn)
+            for parent, first, second in (("CB", "CA", "CG"), ("CG", "CB", "CD"), ("CD", "CG", "N")):
+                hydrogens = [f"H{parent[1:]}{k}" for k in (2, 3)]
+                for name, at in zip(
+                    hydrogens,
+                    methylene_hydrogens(*(xyz[row[a]] for a in (parent, first, second)), _H_LENGTH["C"]),
+                    strict=True,
+                ):
+                    xyz[row[name]] = at
+            conformers.append(xyz)
+        return np.array(conformers)
+
+
+def methylene_hydrogens(
+    parent: np.ndarray, before: np.ndarray, after: np.ndarray, length: float
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the two hydrogens of a tetrahedral atom with two heavy neighbours.
+
+    The first is the one that the PDB names 2 (HB2, HA2), when `before` is the neighbour nearer the backbone
+    (for the CA of glycine: N).
+    """
+    u, v = unit(before - parent), unit(after - parent)
+    bisector, normal = unit(-(u + v)), unit(np.cross(v, u))
+    up, out = length * sin(_H_C_H_HALF) * normal, length * cos(_H_C_H_HALF) * bisector
+    return parent + out + up, parent + out - up
+
+
+def rotor_hydrogens(
+    count: int, element: str, before: np.ndarray, heavy: np.ndarray, parent: np.ndarray, planar: bool
+) -> list[np.ndarray]:
+    """Return `count` hydrogens of an atom with one heavy neighbour, staggered against `before`, or in its plane."""
+    angle = radians(120.0) if planar else _H_ANGLE[element]
+    turns = (0.0, 180.0) if planar else (180.0, 60.0, -60.0)
+    return [place(before, heavy, parent, _H_LENGTH[element], angle, radians(t)) for t in turns[:count]]
+
+
+def inline_hydrogen(element: str, parent: np.ndarray, neighbours: list[np.ndarray]) -> np.ndarray:
+    """Return the one hydrogen of an atom with two (planar) or three (tetrahedral) heavy neighbours."""
+    away = -sum(unit(x - parent) for x in neighbours)
+    return parent + _H_LENGTH[element] * unit(np.asarray(away))
+
+
+@lru_cache(maxsize=1)
+def residue_templates() -> MappingProxyType[str, ResidueTemplate]:
+    """Return the templates of the 20 amino acids by one-letter code."""
+    chain = _default_chain("G" + "".join(f"{letter}G" for letter in THREE_LETTER))
+    hydrogens = _hydrogen_definitions()
+    templates = {}
+    for index, letter in enumerate(THREE_LETTER):
+        before, residue, after = chain[2 * index : 2 * index + 3]
+        templates[letter] = _template(residue, before, after, hydrogens[residue.resname])
+    return MappingProxyType(templates)
+
+
+def _default_chain(sequence: str) -> list[Any]:
+    """Return the residues that Biopython builds for `sequence`, in float64.
+
+    Every settable torsion is 180 degrees, and planar groups are planar: Biopython's default dihedrals of
+    rings, carboxylates and amides are averages a degree or so off the plane.
+    """
+    from Bio.PDB.PICIO import read_PIC_seq
+    from Bio.Seq import Seq
+    from Bio.SeqRecord import SeqRecord
+
+    with warnings.catch_warnings():
+        # numpy 2.4 warns of a np.divide(where=...) inside Biopython; the masked entries do not occur here
+        warnings.filterwarnings("ignore", message="'where' used without 'out'", category=UserWarning)
+        structure = read_PIC_seq(SeqRecord(Seq(sequence), id="template"))
+        for residue in structure.get_residues():
+            internal = residue.internal_coord
+            for torsion in ("psi", "chi1", "chi2", "chi3", "chi4", "chi5"):
+                if residue.resname != "PRO" or torsion == "psi":
+                    internal.set_angle(torsion, 180.0)
+            for dihedron in internal.dihedra.values():
+                flat = 180.0 * round(dihedron.angle / 180.0)
+                if abs(dihedron.angle - flat) < 3.0:
+                    dihedron.angle = flat
+        structure.internal_to_atom_coordinates()
+    return list(structure.get_residues())
+
+
+def _hydrogen_definitions() -> dict[str, dict[str, list[str]]]:
+    """Return {residue: {heavy atom: [hydrogen, ...]}} at pH 7 within a chain, from OpenMM's definitions."""
+    text = (files("openmm.app") / "data" / "hydrogens.xml").read_text()
+    definitions: dict[str, dict[str, list[str]]] = {}
+    for residue in ElementTree.fromstring(text).iter("Residue"):
+        carried: dict[str, list[str]] = {}
+        for h in residue.iter("H"):
+            if "terminal" in h.attrib or float(h.get("maxph", "inf")) < 7.0 or "HID" in h.get("variant", ""):
+                continue
+            carried.setdefault(h.attrib["parent"], []).append(h.attrib["name"])
+        definitions[residue.attrib["name"]] = carried
+    return definitions
+
+
+def _template(residue: Any, before: Any, after: Any, hydrogens: dict[str, list[str]]) -> ResidueTemplate:
+    def at(owner: Any, name: str) -> np.ndarray:
+        return np.asarray(owner[name].coord, dtype=np.float64) * ANGSTROM
+
+    n, ca, c, o = (at(residue, name) for name in ("N", "CA", "C", "O"))
+    frame = residue_frame(n, ca, c)
+    heavy = {a.name: (at(residue, a.name) - ca) @ frame for a in residue if a.name != "O"}
+    neighbours: dict[str, list[str]] = {name: [] for name in heavy}
+    for i, first in enumerate(heavy):
+        for second in list(heavy)[i + 1 :]:
+            if np.linalg.norm(heavy[first] - heavy[second]) < _BOND_LIMIT:
+                neighbours[first].append(second)
+                neighbours[second].append(first)
+
+    names, rows = ["N", "CA", "C"], [heavy["N"], heavy["CA"], heavy["C"]]
+    pairs = [("N", "CA"), ("CA", "C")]
+    for parent, position in heavy.items():
+        if parent not in names:
+            names.append(parent)
+            rows.append(position)
+            pairs += [(other, parent) for other in neighbours[parent] if other in names]
+        if parent not in ("N", "C"):
+            carried = hydrogens.get(parent, [])
+            names += carried
+            rows += _hydrogens_of(parent, len(carried), heavy, neighbours)
+            pairs += [(parent, name) for name in carried]
+    return ResidueTemplate(
+        name=residue.resname,
+        names=tuple(names),
+        xyz=np.array(rows),
+        bonds=tuple((names.index(a), names.index(b)) for a, b in pairs),
+        n_ca=float(np.linalg.norm(ca - n)),
+        ca_c=float(np.linalg.norm(c - ca)),
+        c_o=float(np.linalg.norm(o - c)),
+        c_n=float(np.linalg.norm(n - at(before, "C"))),
+        n_ca_c=bond_angle(n, ca, c),
+        ca_c_o=bond_angle(ca, c, o),
+        ca_c_n=bond_angle(ca, c, at(after, "N")),
+        c_n_ca=bond_angle(at(before, "C"), n, ca),
+    )
+
+
+def _hydrogens_of(
+    parent: str, count: int, heavy: dict[str, np.ndarray], neighbours: dict[str, list[str]]
+) -> list[np.ndarray]:
+    """Return the places of the `count` hydrogens of one heavy atom that has all its heavy neighbours in `heavy`."""
+    around = neighbours[parent]
+    if count == 0:
+        return []
+    if len(around) == 1:
+        before = next(name for name in neighbours[around[0]] if name != parent)
+        spokes = (heavy[before], heavy[around[0]], heavy[parent])
+        return rotor_hydrogens(count, parent[0], *spokes, planar=count == 2)
+    if count == 2:
+        return list(methylene_hydrogens(heavy[parent], heavy[around[0]], heavy[around[1]], _H_LENGTH["C"]))
+    return [inline_hydrogen(parent[0], heavy[parent], [heavy[name] for name in around])]

@@ -1,0 +1,260 @@
+"""`Structure`: a topology, positions and masses, and what was noticed while reading them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from peptidyn.atoms import Atoms
+from peptidyn.errors import ArgumentError, SelectionError, StructureError
+from peptidyn.io.notes import Note
+from peptidyn.io.templates import Missing, missing_atoms
+from peptidyn.io.topology import atoms_from_topology, bonds_of, copy_topology, masses_from_elements
+from peptidyn.units import plain_array
+
+if TYPE_CHECKING:
+    import mdtraj
+    from openmm import System
+    from openmm.app import Topology
+
+__all__ = ["Note", "Structure", "atoms_from_topology", "masses_from_elements"]
+
+
+@dataclass(frozen=True, eq=False)
+class Structure:
+    """Atoms with positions and masses.
+
+    Attributes
+    ----------
+    topology : openmm.app.Topology
+        The same atoms in the same order, for OpenMM. Its bonds are those of `atoms`.
+    positions : (n_atoms, 3) float64
+        nm; read-only.
+    masses : (n_atoms,) float64
+        Da; read-only. From an OpenMM System when the structure was made with one, else from the elements.
+    atoms : Atoms
+        The plain table that the numeric core reads.
+    name : str
+        For people: the file name, or the sequence.
+    notes : tuple of Note
+        What was noticed while reading.
+    """
+
+    topology: Topology
+    positions: np.ndarray
+    masses: np.ndarray
+    atoms: Atoms
+    name: str = "structure"
+    notes: tuple[Note, ...] = field(default=())
+
+    @property
+    def n_atoms(self) -> int:
+        return self.atoms.n_atoms
+
+    @property
+    def n_residues(self) -> int:
+        return self.atoms.n_residues
+
+    @cached_property
+    def missing(self) -> tuple[Missing, ...]:
+        """What the standard residues, caps and waters lack, residue by residue."""
+        return tuple(missing_atoms(self.atoms))
+
+    @property
+    def missing_hydrogens(self) -> bool:
+        """Whether any standard residue, cap or water lacks hydrogens."""
+        return any(m.hydrogens for m in self.missing)
+
+    @property
+    def missing_heavy_atoms(self) -> bool:
+        """Whether any standard residue, cap or water lacks heavy atoms."""
+        return any(m.heavy for m in self.missing)
+
+    def __repr__(self) -> str:
+        return (
+            f"<Structure {self.name}: {self.atoms.n_chains} chains, {self.n_residues} residues, {self.n_atoms} atoms>"
+        )
+
+    def notes_of(self, kind: str) -> Iterator[Note]:
+        """Iterate over the notes of one kind."""
+        return (note for note in self.notes if note.kind == kind)
+
+    # ------------------------------------------------------------------ construction
+
+    @classmethod
+    def from_openmm(
+        cls,
+        topology: Topology,
+        system: System | None,
+        positions: Any,
+        *,
+        name: str = "structure",
+        notes: tuple[Note, ...] = (),
+    ) -> Structure:
+        """Make a structure from an OpenMM Topology and System.
+
+        The bonds are those of the topology, as they are.
+
+        Parameters
+        ----------
+        topology : openmm.app.Topology
+        system : openmm.System or None
+            Gives the masses; with None they come from the elements.
+        positions : (n_atoms, 3) Quantity or array
+            nm if plain.
+        """
+        atoms = atoms_from_topology(topology)
+        if system is None:
+            masses = masses_from_elements(atoms)
+        else:
+            if system.getNumParticles() != atoms.n_atoms:
+                raise StructureError(
+                    f"the System has {system.getNumParticles()} particles but the Topology has {atoms.n_atoms} "
+                    "atoms; make the System from this Topology"
+                )
+            from openmm import unit
+
+            masses = np.array([system.getParticleMass(i).value_in_unit(unit.dalton) for i in range(atoms.n_atoms)])
+        xyz = plain_array(positions)
+        return cls._checked(topology, xyz, masses, atoms, name, notes)
+
+    @classmethod
+    def from_mdtraj(cls, trajectory: mdtraj.Trajectory, frame: int = 0, *, name: str = "structure") -> Structure:
+        """Make a structure from one frame of an MDTraj trajectory.
+
+        Masses come from the elements; bonds and the unit cell are the trajectory's own.
+        """
+        n_frames = trajectory.n_frames
+        if not -n_frames <= frame < n_frames:
+            raise ArgumentError(f"frame {frame} does not exist: the trajectory has {n_frames} frames")
+        topology = trajectory.topology.to_openmm()
+        if trajectory.unitcell_vectors is not None:
+            topology.setPeriodicBoxVectors(trajectory.openmm_boxes(frame))
+        return cls.from_openmm(topology, None, trajectory.xyz[frame].astype(np.float64), name=name)
+
+    @classmethod
+    def _checked(
+        cls,
+        topology: Topology,
+        positions: np.ndarray,
+        masses: np.ndarray,
+        atoms: Atoms,
+        name: str,
+        notes: tuple[Note, ...],
+    ) -> Structure:
+        if atoms.n_atoms == 0:
+            raise StructureError(f"{name} holds no atoms")
+        if positions.shape != (atoms.n_atoms, 3):
+            raise StructureError(
+                f"positions have shape {positions.shape}, expected ({atoms.n_atoms}, 3), one row per atom of the topology"
+            )
+        bad = np.flatnonzero(~np.isfinite(positions).all(axis=1))
+        if bad.size:
+            raise StructureError(
+                f"coordinates are not finite numbers at {atoms.labels(bad)}; repair the file or remove these atoms"
+            )
+        positions.setflags(write=False)
+        masses = np.ascontiguousarray(masses, dtype=np.float64)
+        masses.setflags(write=False)
+        return cls(topology, positions, masses, atoms, name, tuple(notes))
+
+    def with_positions(self, positions: Any) -> Structure:
+        """Return the same structure at other positions (nm)."""
+        return self._checked(self.topology, plain_array(positions), self.masses, self.atoms, self.name, self.notes)
+
+    def with_masses(self, masses: Any) -> Structure:
+        """Return the same structure with other masses (Da)."""
+        new = plain_array(masses)
+        if new.shape != (self.n_atoms,):
+            raise ArgumentError(f"masses have shape {new.shape}, expected ({self.n_atoms},)")
+        new.setflags(write=False)
+        return replace(self, masses=new)
+
+    def with_notes(self, *notes: Note) -> Structure:
+        """Return the same structure with these notes added."""
+        return replace(self, notes=self.notes + notes)
+
+    def subset(self, selection: Any) -> Structure:
+        """Return a structure of some of the atoms, in the order they have here.
+
+        Bonds among the chosen atoms stay. Notes stay too, unless all the atoms they are about are gone; bonds that
+        are cut are noted (kind ``cut``).
+
+        Parameters
+        ----------
+        selection : str, or integer indices, or (n_atoms,) bool
+            An MDTraj selection, or the atoms themselves.
+        """
+        chosen = self.select(selection) if isinstance(selection, str) else self._indices(selection)
+        topology = copy_topology(self.topology, bonds_of(self.topology), keep=chosen.tolist())
+        new_index = {int(old): new for new, old in enumerate(chosen)}
+        notes = [n for n in (note.renumbered(new_index) for note in self.notes) if n is not None]
+        inside = np.zeros(self.n_atoms, dtype=bool)
+        inside[chosen] = True
+        cut = self.atoms.bonds[inside[self.atoms.bonds[:, 0]] != inside[self.atoms.bonds[:, 1]]]
+        if len(cut):
+            ends = [int(i) if inside[i] else int(j) for i, j in cut]
+            text = f"{len(cut)} bonds to atoms left out were cut, at {self.atoms.labels(ends)}"
+            notes.append(Note("cut", text, tuple(new_index[e] for e in ends)))
+        return self._checked(
+            topology,
+            self.positions[chosen],
+            self.masses[chosen],
+            atoms_from_topology(topology),
+            self.name,
+            tuple(notes),
+        )
+
+    def _indices(self, selection: Any) -> np.ndarray:
+        given = np.asarray(selection)
+        if given.dtype == bool:
+            if given.shape != (self.n_atoms,):
+                raise SelectionError(f"the mask has shape {given.shape}, expected ({self.n_atoms},)")
+            given = np.flatnonzero(given)
+        if given.size == 0:
+            raise SelectionError(f"no atom of {self.name} was chosen")
+        if given.ndim != 1 or not np.issubdtype(given.dtype, np.integer):
+            raise SelectionError(
+                f"atoms are chosen by a list of integers, a mask or an MDTraj selection, not by {selection!r}"
+            )
+        if given.min() < 0 or given.max() >= self.n_atoms:
+            raise SelectionError(f"atom indices must be within 0 and {self.n_atoms - 1}")
+        return np.unique(given).astype(np.int64)
+
+    # ------------------------------------------------------------------ use
+
+    def select(self, selection: str) -> np.ndarray:
+        """Return the indices of the atoms that an MDTraj selection matches.
+
+        Raises SelectionError, naming the selection, when it cannot be parsed or matches nothing.
+        """
+        try:
+            chosen = self.to_mdtraj().topology.select(selection)
+        except Exception as error:  # MDTraj raises many kinds, ParseException among them
+            raise SelectionError(
+                f"cannot read the selection {selection!r} ({type(error).__name__}: {error}); "
+                "use the MDTraj selection language, e.g. 'resid 2 to 9 and backbone'"
+            ) from error
+        if len(chosen) == 0:
+            raise SelectionError(
+                f"the selection {selection!r} matches no atom of {self.name}; "
+                "check chain, residue and atom names with 'peptidyn inspect'"
+            )
+        return np.asarray(chosen, dtype=np.int64)
+
+    def to_mdtraj(self) -> mdtraj.Trajectory:
+        """Return the structure as an MDTraj trajectory of one frame (single precision)."""
+        import mdtraj
+
+        return mdtraj.Trajectory(self.positions[None].astype(np.float32), mdtraj.Topology.from_openmm(self.topology))
+
+    def write(self, path: str | os.PathLike[str]) -> None:
+        """Write a PDB (``.pdb``) or mmCIF (``.cif``) file; mmCIF keeps long names and all digits."""
+        from peptidyn.io.writers import write_structure
+
+        write_structure(self, path)

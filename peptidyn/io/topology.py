@@ -1,0 +1,152 @@
+"""OpenMM topologies: read into plain tables, and copied with other bonds, names or fewer atoms."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from peptidyn.atoms import Atoms
+from peptidyn.errors import StructureError
+
+if TYPE_CHECKING:
+    from openmm.app import Topology
+
+Bonds = dict[tuple[int, int], tuple[Any, int | None]]
+"""Atom pairs (smaller index first) with OpenMM's bond type and order, either of which may be None."""
+
+
+def atoms_from_topology(topology: Topology) -> Atoms:
+    """Copy an OpenMM Topology into an `Atoms` table."""
+    name, element, residue = [], [], []
+    residue_name, residue_id, residue_chain, chain_id = [], [], [], []
+    for chain in topology.chains():
+        chain_id.append(str(chain.id))
+        for res in chain.residues():
+            for atom in res.atoms():
+                if atom.index != len(name):
+                    raise StructureError("the Topology lists its atoms out of order; rebuild it chain by chain")
+                name.append(atom.name)
+                element.append(atom.element.symbol if atom.element is not None else "")
+                residue.append(len(residue_name))
+            residue_name.append(res.name)
+            residue_id.append(f"{res.id}{res.insertionCode}".strip())
+            residue_chain.append(len(chain_id) - 1)
+    bonds = bonds_of(topology)
+    pairs = sorted(bonds)
+    return Atoms(
+        name=np.array(name, dtype=str),
+        element=np.array(element, dtype=str),
+        residue=np.array(residue, dtype=np.int64),
+        residue_name=np.array(residue_name, dtype=str),
+        residue_id=np.array(residue_id, dtype=str),
+        residue_chain=np.array(residue_chain, dtype=np.int64),
+        chain_id=np.array(chain_id, dtype=str),
+        bonds=np.array(pairs, dtype=np.int64).reshape(-1, 2),
+        bond_order=np.array([_order(*bonds[p]) for p in pairs], dtype=np.float64),
+    )
+
+
+def bonds_of(topology: Topology) -> Bonds:
+    """Return the bonds of a topology, each pair once; of repeats the one with the higher order stays."""
+    bonds: Bonds = {}
+    for bond in topology.bonds():
+        i, j = sorted((bond[0].index, bond[1].index))
+        if i == j:
+            continue  # a CONECT record that repeats its own atom says nothing
+        if (i, j) not in bonds or _order(bond.type, bond.order) > _order(*bonds[i, j]):
+            bonds[i, j] = (bond.type, bond.order)
+    return bonds
+
+
+def _order(kind: Any, order: int | None) -> float:
+    if kind is not None and str(kind) == "Aromatic":
+        return 1.5
+    if order is not None:
+        return float(order)
+    return {"Single": 1.0, "Double": 2.0, "Triple": 3.0}.get(str(kind), 0.0)
+
+
+def copy_topology(
+    topology: Topology,
+    bonds: Mapping[tuple[int, int], tuple[Any, int | None]],
+    *,
+    keep: Iterable[int] | None = None,
+    chain_ids: Sequence[str] | None = None,
+    residue_ids: Sequence[tuple[str, str]] | None = None,
+    residue_names: Mapping[int, str] | None = None,
+    atom_kinds: Mapping[int, tuple[str, Any]] | None = None,
+    break_before: Collection[int] = (),
+    join_chains: Sequence[int] | None = None,
+) -> Topology:
+    """Copy a topology, with other bonds and whatever else is given.
+
+    OpenMM's Topology can gain bonds but not lose them, so every change of bonds is a copy.
+
+    Parameters
+    ----------
+    topology : openmm.app.Topology
+    bonds : mapping of atom pairs, by the indices of `topology`
+        The only bonds of the copy; those to atoms not kept are left out.
+    keep : atom indices
+        All atoms if None. Residues and chains left without atoms vanish.
+    chain_ids, residue_ids : one per chain; one (id, insertion code) per residue
+        Names to use instead of the topology's.
+    residue_names : residue index -> name
+    atom_kinds : atom index -> (name, openmm Element)
+    break_before : residue indices
+        A new chain, with the same name, starts at each of them.
+    join_chains : one number per chain
+        Neighbouring chains with the same number become one.
+    """
+    from openmm.app import Topology as OpenMMTopology
+
+    kept = None if keep is None else set(keep)
+    copy = OpenMMTopology()
+    copy.setPeriodicBoxVectors(topology.getPeriodicBoxVectors())
+    made: dict[int, Any] = {}
+    new_chain, last_group = None, None
+    for chain in topology.chains():
+        group = None if join_chains is None else join_chains[chain.index]
+        if group is None or group != last_group:
+            new_chain = None
+        last_group = group
+        for residue in chain.residues():
+            atoms = [a for a in residue.atoms() if kept is None or a.index in kept]
+            if residue.index in break_before:
+                new_chain = None
+            if not atoms:
+                continue
+            if new_chain is None:
+                new_chain = copy.addChain(chain.id if chain_ids is None else chain_ids[chain.index])
+            number, code = (
+                (residue.id, residue.insertionCode) if residue_ids is None else residue_ids[residue.index]
+            )
+            name = (residue_names or {}).get(residue.index, residue.name)
+            new_residue = copy.addResidue(name, new_chain, number, code)
+            for atom in atoms:
+                atom_name, element = (atom_kinds or {}).get(atom.index, (atom.name, atom.element))
+                # Formal charges are younger than the oldest OpenMM supported here.
+                charge = {"formalCharge": atom.formalCharge} if hasattr(atom, "formalCharge") else {}
+                made[atom.index] = copy.addAtom(atom_name, element, new_residue, atom.id, **charge)
+    for i, j in sorted(bonds):
+        if i in made and j in made:
+            kind, order = bonds[i, j]
+            copy.addBond(made[i], made[j], kind, order)
+    return copy
+
+
+def masses_from_elements(atoms: Atoms) -> np.ndarray:
+    """Return the mass of every atom (Da) from its element."""
+    from openmm import unit
+    from openmm.app import Element
+
+    unknown = np.flatnonzero(atoms.element == "")
+    if unknown.size:
+        raise StructureError(
+            f"the element of {atoms.labels(unknown)} is unknown, so its mass is too; "
+            "fill in the element column, remove extra particles, or give a System with Structure.from_openmm"
+        )
+    table = {s: Element.getBySymbol(s).mass.value_in_unit(unit.dalton) for s in set(atoms.element.tolist())}
+    return np.array([table[s] for s in atoms.element.tolist()], dtype=np.float64)

@@ -1,0 +1,177 @@
+"""Structures written to PDB and mmCIF files, whole or not at all."""
+
+from __future__ import annotations
+
+import io
+import os
+import tempfile
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from peptidyn.errors import StructureError
+from peptidyn.io.templates import residue_templates
+
+if TYPE_CHECKING:
+    from peptidyn.io.structure import Structure
+
+
+def write_structure(structure: Structure, path: str | os.PathLike[str]) -> None:
+    """Write a structure to a ``.pdb`` or ``.cif`` file.
+
+    PDB has 1e-4 nm for coordinates and one letter for a chain (OpenMM replaces longer names by letters); mmCIF keeps
+    names and coordinates in full. The file appears at once when complete; an existing one is replaced.
+    """
+    path = Path(path)
+    makers = {".pdb": _pdb_text, ".ent": _pdb_text, ".cif": _mmcif_text, ".mmcif": _mmcif_text}
+    maker = makers.get(path.suffix.lower())
+    if maker is None:
+        raise StructureError(f"cannot write {path.name}: the name must end in one of {', '.join(makers)}")
+    write_atomically(path, maker(structure))
+
+
+def write_atomically(path: Path, text: str) -> None:
+    """Write text under a temporary name beside `path`, then rename: readers never see half a file."""
+    try:
+        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    except OSError as error:
+        raise StructureError(f"cannot write {path}: {error.strerror}") from error
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as stream:
+            stream.write(text)
+        # mkstemp makes private files; give the usual permissions of a new one.
+        mask = os.umask(0)
+        os.umask(mask)
+        os.chmod(temporary, 0o666 & ~mask)
+        os.replace(temporary, path)
+    except OSError as error:
+        os.unlink(temporary)
+        raise StructureError(f"cannot write {path}: {error.strerror}") from error
+
+
+def _pdb_text(structure: Structure) -> str:
+    from openmm import unit
+    from openmm.app import PDBFile
+
+    atoms = structure.atoms
+    long_names = sorted({n for n in atoms.residue_name.tolist() if len(n) > 3})
+    long_names += sorted({n for n in atoms.name.tolist() if len(n) > 4})
+    if long_names:
+        raise StructureError(
+            f"the names {', '.join(long_names[:5])} are too long for the PDB format; write a .cif file instead"
+        )
+    stream = io.StringIO()
+    try:
+        PDBFile.writeFile(structure.topology, structure.positions * unit.nanometer, stream, keepIds=True)
+    except ValueError as error:
+        raise StructureError(
+            f"{structure.name} does not fit into the PDB format ({error}); write a .cif file instead"
+        ) from error
+    return stream.getvalue()
+
+
+def _mmcif_text(structure: Structure) -> str:
+    from Bio.PDB.mmcifio import MMCIFIO
+
+    table: dict[str, str | list[str]] = {"data_": "".join(structure.name.split()) or "structure"}
+    table.update(_cell(structure))
+    table.update(_atom_sites(structure))
+    table.update(_connections(structure))
+    writer = MMCIFIO()
+    writer.set_dict(table)
+    stream = io.StringIO()
+    writer.save(stream)
+    return stream.getvalue()
+
+
+def _cell(structure: Structure) -> dict[str, str | list[str]]:
+    from openmm.app.internal.unitcell import computeLengthsAndAngles
+
+    vectors = structure.topology.getPeriodicBoxVectors()
+    if vectors is None:
+        return {}
+    lengths_and_angles = computeLengthsAndAngles(vectors)
+    names = ("length_a", "length_b", "length_c", "angle_alpha", "angle_beta", "angle_gamma")
+    to_file_units = (10.0,) * 3 + (57.29577951308232,) * 3
+    return {
+        f"_cell.{name}": [f"{value * factor:.6f}"]
+        for name, value, factor in zip(names, lengths_and_angles, to_file_units, strict=True)
+    }
+
+
+def _labels(structure: Structure) -> tuple[list[str], list[str]]:
+    """A name of its own for every chain, and a number within its chain for every residue."""
+    atoms = structure.atoms
+    chains: list[str] = []
+    for index, name in enumerate(n.strip() for n in atoms.chain_id.tolist()):
+        unused = name and name not in chains and name not in atoms.chain_id.tolist()[:index]
+        chains.append(name if unused else f"x{index + 1}")
+    count: Counter[int] = Counter()
+    numbers = []
+    for chain in atoms.residue_chain.tolist():
+        count[chain] += 1
+        numbers.append(str(count[chain]))
+    return chains, numbers
+
+
+def _atom_sites(structure: Structure) -> dict[str, str | list[str]]:
+    atoms = structure.atoms
+    label_chain, label_number = _labels(structure)
+    columns: dict[str, list[str]] = {}
+    residues = list(structure.topology.residues())
+
+    def put(name: str, values: list[str]) -> None:
+        columns[f"_atom_site.{name}"] = values
+
+    residue = atoms.residue.tolist()
+    chain = [int(atoms.residue_chain[r]) for r in residue]
+    names = atoms.name.tolist()
+    residue_names = [str(atoms.residue_name[r]) for r in residue]
+    standard = {name for name, t in residue_templates().items() if t.is_amino_acid or t.is_nucleotide}
+    put("group_PDB", ["ATOM" if name in standard else "HETATM" for name in residue_names])
+    put("id", [str(i + 1) for i in range(atoms.n_atoms)])
+    put("type_symbol", [e or "?" for e in atoms.element.tolist()])
+    put("label_atom_id", names)
+    put("label_alt_id", ["."] * atoms.n_atoms)
+    put("label_comp_id", residue_names)
+    put("label_asym_id", [label_chain[c] for c in chain])
+    put("label_entity_id", ["?"] * atoms.n_atoms)
+    put("label_seq_id", [label_number[r] for r in residue])
+    put("pdbx_PDB_ins_code", [residues[r].insertionCode.strip() or "?" for r in residue])
+    for axis, letter in enumerate("xyz"):
+        put(f"Cartn_{letter}", [f"{value:.12f}" for value in (10.0 * structure.positions[:, axis]).tolist()])
+    put("occupancy", ["1.00"] * atoms.n_atoms)
+    put("B_iso_or_equiv", ["0.00"] * atoms.n_atoms)
+    put("auth_seq_id", [str(residues[r].id).strip() or "." for r in residue])
+    put("auth_comp_id", residue_names)
+    put("auth_asym_id", [str(atoms.chain_id[c]).strip() or "." for c in chain])
+    put("auth_atom_id", names)
+    put("pdbx_PDB_model_num", ["1"] * atoms.n_atoms)
+    return dict(columns)
+
+
+def _connections(structure: Structure) -> dict[str, str | list[str]]:
+    """The bonds that a reader cannot take from the residue templates."""
+    atoms = structure.atoms
+    label_chain, label_number = _labels(structure)
+    templates = residue_templates()
+    rows: dict[str, list[str]] = {}
+    count = 0
+    for i, j in atoms.bonds.tolist():
+        r, s = int(atoms.residue[i]), int(atoms.residue[j])
+        known = str(atoms.residue_name[r]) in templates and str(atoms.residue_name[s]) in templates
+        peptide = (str(atoms.name[i]), str(atoms.name[j])) == ("C", "N") and s == r + 1
+        phosphate = (str(atoms.name[i]), str(atoms.name[j])) == ("O3'", "P") and s == r + 1
+        if known and (r == s or peptide or phosphate):
+            continue
+        count += 1
+        sulfurs = atoms.element[i] == atoms.element[j] == "S"
+        row = {"id": f"bond{count}", "conn_type_id": "disulf" if sulfurs and r != s else "covale"}
+        for end, (atom, residue) in enumerate(((i, r), (j, s)), start=1):
+            row[f"ptnr{end}_label_asym_id"] = label_chain[int(atoms.residue_chain[residue])]
+            row[f"ptnr{end}_label_comp_id"] = str(atoms.residue_name[residue])
+            row[f"ptnr{end}_label_seq_id"] = label_number[residue]
+            row[f"ptnr{end}_label_atom_id"] = str(atoms.name[atom])
+        for name, value in row.items():
+            rows.setdefault(f"_struct_conn.{name}", []).append(value)
+    return dict(rows)

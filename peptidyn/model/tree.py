@@ -1,0 +1,446 @@
+"""`TreeModel`: the frozen model of a forest of articulated molecules, and its kinematics.
+
+A molecule is a tree of rigid bodies joined by soft coordinates; a System is a forest of them. The model holds flat
+arrays over *links*: one link per rigid body, plus a massless link between two soft coordinates that share a joint
+(an opened bond angle and the torsion beside it). Links are in topological order, ``parent[l] < l``, and the links of
+a molecule are consecutive. See `peptidyn.model.kinematics` for the conventions of poses and rates.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from peptidyn.atoms import Atoms
+from peptidyn.errors import ArgumentError, ModelError
+from peptidyn.model import kinematics
+from peptidyn.model.fitting import Fit, fit_state
+from peptidyn.model.rigid_units import RigidUnit, describe_unit
+from peptidyn.model.state import State
+from peptidyn.units import plain_array
+
+STATE_TOLERANCE = 2e-3
+"""`TreeModel.state` refuses positions whose rigid units are deformed by more than this (nm)."""
+
+
+@dataclass(frozen=True)
+class Coordinate:
+    """One soft coordinate.
+
+    Attributes
+    ----------
+    kind : str
+        ``phi``, ``psi``, ``chi1``, ``methyl``, ``N-CA-C`` ...; see `peptidyn.model.chemistry`.
+    motion : str
+        ``torsion``, ``bend`` or ``slide``.
+    atoms : tuple of int
+        The four atoms of the dihedral, or the three of the angle.
+    chain : str
+        Chain name.
+    residue : int
+        Index of the residue in the structure's topology, from 0.
+    residue_name, residue_id : str
+        e.g. ``ALA`` and ``12`` (with insertion code, as in the file).
+    dof : int
+        Its place in vectors over all degrees of freedom.
+    """
+
+    kind: str
+    motion: str
+    atoms: tuple[int, ...]
+    chain: str
+    residue: int
+    residue_name: str
+    residue_id: str
+    dof: int
+
+    def __str__(self) -> str:
+        chain = f"chain {self.chain}, " if self.chain.strip() else ""
+        return f"{self.kind} of {chain}residue {self.residue_name} {self.residue_id}"
+
+
+def coordinate_atoms(coordinates: tuple[Coordinate, ...]) -> np.ndarray:
+    """Return the atoms that measure every coordinate, (n, 4) int; -1 where there is none."""
+    table = np.full((len(coordinates), 4), -1, dtype=np.int64)
+    for row, c in zip(table, coordinates, strict=True):
+        row[: len(c.atoms)] = c.atoms
+    return table
+
+
+@dataclass(frozen=True)
+class HardBond:
+    """A bond that could turn but does not, and why."""
+
+    kind: str
+    atoms: tuple[int, int]
+    why: str
+
+
+@dataclass(frozen=True, eq=False)
+class Links:
+    """World-frame snapshot of all links in one configuration; what the solvers read.
+
+    Attributes
+    ----------
+    R : (n_links, 3, 3)
+        Rotation from the reference to the world.
+    p : (n_links, 3)
+        World position of the link origin (a point on its joint axis; the base origin for roots), nm.
+    axis : (n_links, 3)
+        Joint axis in world axes; zero for roots.
+    com : (n_links, 3)
+        Centre of mass in the world, nm; `p` for massless links.
+    inertia : (n_links, 3, 3)
+        Inertia about the centre of mass in world axes, Da nm^2.
+    mass : (n_links,)
+        Da.
+    """
+
+    R: np.ndarray
+    p: np.ndarray
+    axis: np.ndarray
+    com: np.ndarray
+    inertia: np.ndarray
+    mass: np.ndarray
+
+
+@dataclass(frozen=True, eq=False)
+class TreeModel:
+    """Frozen model of a forest of articulated molecules. Make one with `build_tree`.
+
+    Attributes (arrays are read-only)
+    ---------------------------------
+    parent : (n_links,) int
+        Link each link hangs on; -1 for the root of a molecule.
+    joint : (n_links,) int
+        ``REVOLUTE``, ``PRISMATIC``, or the kind of root: ``FREE`` (6 dof), ``POINT`` (3), ``FIXED`` (0); the codes
+        are in `peptidyn.model.kinematics`.
+    axis, origin : (n_links, 3)
+        Joint axis (unit vector) and a point on it in the reference configuration; for roots the base origin, which
+        is the centre of mass of the atoms of the root body.
+    coordinate : (n_links,) int
+        Index of the joint's coordinate in ``state.q``; -1 for roots.
+    dof : (n_links,) int
+        Index of the joint's first degree of freedom in vectors over all of them.
+    molecule : (n_links,) int
+        Molecule of each link.
+    molecule_link, molecule_dof : (n_molecules + 1,) int
+        Where each molecule's links and degrees of freedom start.
+    link_mass : (n_links,), link_com : (n_links, 3), link_inertia : (n_links, 3, 3)
+        Mass properties in the reference axes, centre of mass relative to `origin`, inertia about the centre of mass.
+        The mass of atoms that lie on a joint's axis is shared between the bodies on both sides, which leaves the mass
+        matrix as it is and makes every inertia invertible. Massless links have zeros.
+    q_reference : (n_coordinates,)
+        The soft coordinates of the reference configuration, rad.
+    masses : (n_atoms,)
+        Da.
+    atom_link : (n_atoms,) int
+        Link that carries each atom.
+    local : (n_atoms, 3)
+        Atom position relative to the origin of its link, reference axes, nm.
+    share_link, share_atom : int, share_weight : float
+        Atoms of every rigid unit, its own and those shared with a neighbour, with the share of their mass.
+    joint_atoms : (n_links, 3) int
+        (-1, j, k) for a torsion about j -> k; (i, j, k) for a bend of i-j-k; (-1, -1, -1) otherwise.
+    coordinates : tuple of Coordinate
+        What each soft coordinate is, in the order of ``state.q``.
+    hard_bonds : tuple of HardBond
+        Bonds that could turn but do not, and why.
+    cut_bonds : (n_cut, 2) int
+        Bonds left out of the tree because they close a loop (disulfides).
+    atoms : Atoms
+        Names; an empty table for models without atoms.
+    base : str
+        ``free`` or ``fixed``.
+    """
+
+    parent: np.ndarray
+    joint: np.ndarray
+    axis: np.ndarray
+    origin: np.ndarray
+    coordinate: np.ndarray
+    dof: np.ndarray
+    molecule: np.ndarray
+    molecule_link: np.ndarray
+    molecule_dof: np.ndarray
+    link_mass: np.ndarray
+    link_com: np.ndarray
+    link_inertia: np.ndarray
+    q_reference: np.ndarray
+    masses: np.ndarray
+    atom_link: np.ndarray
+    local: np.ndarray
+    share_link: np.ndarray
+    share_atom: np.ndarray
+    share_weight: np.ndarray
+    joint_atoms: np.ndarray
+    coordinates: tuple[Coordinate, ...]
+    hard_bonds: tuple[HardBond, ...]
+    cut_bonds: np.ndarray
+    atoms: Atoms
+    base: str
+
+    def __post_init__(self) -> None:
+        for value in self.__dict__.values():
+            if isinstance(value, np.ndarray):
+                value.setflags(write=False)
+
+    # ------------------------------------------------------------------ sizes
+
+    @property
+    def n_atoms(self) -> int:
+        return len(self.masses)
+
+    @property
+    def n_links(self) -> int:
+        return len(self.parent)
+
+    @cached_property
+    def n_bodies(self) -> int:
+        """Number of rigid bodies (massless links are none)."""
+        return int(np.count_nonzero(self.link_mass > 0))
+
+    @property
+    def n_molecules(self) -> int:
+        return len(self.molecule_link) - 1
+
+    @property
+    def n_coordinates(self) -> int:
+        """Number of soft coordinates: torsions and bends."""
+        return len(self.q_reference)
+
+    @property
+    def n_torsions(self) -> int:
+        return len(self.torsion_index)
+
+    @property
+    def n_bends(self) -> int:
+        return len(self.bend_index)
+
+    @property
+    def n_dof(self) -> int:
+        """Degrees of freedom: soft coordinates plus 6 per free molecule, 3 per point, 0 per fixed base."""
+        return int(self.molecule_dof[-1])
+
+    @cached_property
+    def torsion_index(self) -> np.ndarray:
+        """Places of the torsions in ``state.q``."""
+        return np.array([i for i, c in enumerate(self.coordinates) if c.motion == "torsion"], dtype=np.int64)
+
+    @cached_property
+    def bend_index(self) -> np.ndarray:
+        """Places of the bends in ``state.q``."""
+        return np.array([i for i, c in enumerate(self.coordinates) if c.motion == "bend"], dtype=np.int64)
+
+    @cached_property
+    def torsions(self) -> tuple[Coordinate, ...]:
+        """The soft torsions, in the order of ``state.torsions``."""
+        return tuple(c for c in self.coordinates if c.motion == "torsion")
+
+    @cached_property
+    def bends(self) -> tuple[Coordinate, ...]:
+        """The opened bond angles, in the order of ``state.bends``."""
+        return tuple(c for c in self.coordinates if c.motion == "bend")
+
+    @cached_property
+    def coordinate_atoms(self) -> np.ndarray:
+        """Atoms that measure every soft coordinate, (n_coordinates, 4) int; -1 where there is none."""
+        return coordinate_atoms(self.coordinates)
+
+    @cached_property
+    def coordinate_dof(self) -> np.ndarray:
+        """Place of every soft coordinate in vectors over all degrees of freedom, (n_coordinates,)."""
+        inner = self.coordinate >= 0
+        places = np.empty(self.n_coordinates, dtype=np.int64)
+        places[self.coordinate[inner]] = self.dof[inner]
+        return places
+
+    def __repr__(self) -> str:
+        bends = f", {self.n_bends} bends" if self.n_bends else ""
+        return (
+            f"<TreeModel: {self.n_molecules} molecules, {self.n_bodies} bodies, {self.n_torsions} torsions{bends}, "
+            f"{self.n_dof} degrees of freedom, {self.n_atoms} atoms>"
+        )
+
+    # ------------------------------------------------------------------ states
+
+    @cached_property
+    def reference(self) -> State:
+        """The state the tree was built from."""
+        roots = self.parent < 0
+        rotation = np.zeros((self.n_molecules, 4))
+        rotation[:, 0] = 1.0
+        return State.make(self, self.q_reference, self.origin[roots], rotation)
+
+    def fit(self, positions: Any) -> Fit:
+        """Return the state nearest to `positions`, and how far it is from them.
+
+        Soft coordinates are the dihedrals and angles of their atoms; every molecule is then superposed, mass-weighted,
+        on its atoms. The misfit of each rigid unit is the deviation left after its own best rigid superposition.
+
+        Parameters
+        ----------
+        positions : (n_atoms, 3), nm
+
+        Returns
+        -------
+        Fit
+        """
+        x = plain_array(positions)
+        if x.shape != (self.n_atoms, 3):
+            raise ArgumentError(f"positions have shape {x.shape}, expected ({self.n_atoms}, 3)")
+        bad = np.flatnonzero(~np.isfinite(x).all(axis=1))
+        if bad.size:
+            raise ArgumentError(f"positions are not finite numbers at {self.atoms.labels(bad)}")
+        return fit_state(self, x)
+
+    def state(self, positions: Any, tolerance: float = STATE_TOLERANCE) -> State:
+        """Return the state of `positions` (n_atoms, 3), nm.
+
+        Raises ModelError, naming the rigid unit, if one is deformed by more than `tolerance` (nm); `fit` accepts such
+        positions and reports the misfit.
+        """
+        fit = self.fit(positions)
+        if not fit.max_misfit <= tolerance:
+            unit = self.unit(fit.worst_link)
+            raise ModelError(
+                f"the positions do not fit the rigid {unit.name}: it is deformed by {fit.max_misfit:.2e} nm, more "
+                f"than {tolerance:.1e}; build the tree from these positions, or use tree.fit(positions)"
+            )
+        return fit.state
+
+    def with_geometry(self, positions: Any) -> TreeModel:
+        """Return the same tree with `positions` (n_atoms, 3), nm, as its reference geometry; O(n)."""
+        x = plain_array(positions)
+        if x.shape != (self.n_atoms, 3):
+            raise ArgumentError(f"positions have shape {x.shape}, expected ({self.n_atoms}, 3)")
+        from peptidyn.model.build import reference_geometry
+
+        geometry: dict[str, Any] = reference_geometry(self, x, self.masses)
+        return replace(self, **geometry)
+
+    def with_masses(self, masses: Any) -> TreeModel:
+        """Return the same tree with other atom masses (n_atoms,), Da."""
+        new = plain_array(masses)
+        from peptidyn.model.build import check_masses, reference_geometry
+
+        check_masses(self.atoms, new)
+        geometry: dict[str, Any] = reference_geometry(self, self.positions(self.reference), new)
+        return replace(self, masses=new, **geometry)
+
+    # ------------------------------------------------------------------ kinematics
+
+    def _poses(self, state: State) -> tuple[np.ndarray, np.ndarray]:
+        if state.tree.n_links != self.n_links or len(state.q) != self.n_coordinates:
+            raise ArgumentError("the state belongs to another tree; make it with this tree's state() or reference")
+        R = np.empty((self.n_links, 3, 3))
+        p = np.empty((self.n_links, 3))
+        kinematics.link_poses(
+            self.parent, self.joint, self.axis, self.origin, self.coordinate, self.molecule, self.q_reference,
+            state.base_position, state.base_rotation, state.q, R, p,
+        )  # fmt: skip
+        return R, p
+
+    def _place(self, R: np.ndarray, p: np.ndarray) -> np.ndarray:
+        x = np.empty((self.n_atoms, 3))
+        kinematics.place_atoms(self.atom_link, self.local, R, p, x)
+        return x
+
+    def positions(self, state: State) -> np.ndarray:
+        """Return the atom positions (n_atoms, 3), nm; O(n)."""
+        return self._place(*self._poses(state))
+
+    def velocities(self, state: State, v: Any) -> np.ndarray:
+        """Return the atom velocities J v (n_atoms, 3), nm/ps, for generalised velocities `v` (n_dof,); O(n)."""
+        v = self.check_dof_vector("velocities", v)
+        R, p = self._poses(state)
+        w, u = self._twists(R, p, v)
+        out = np.empty((self.n_atoms, 3))
+        kinematics.atom_velocities(self.atom_link, self._place(R, p), p, w, u, out)
+        return out
+
+    def generalized_forces(self, state: State, forces: Any) -> np.ndarray:
+        """Return J^T F (n_dof,) for atom forces F (n_atoms, 3), kJ/mol/nm; O(n).
+
+        Base components come first in every molecule: the torque about the base origin, then the force.
+        """
+        F = plain_array(forces)
+        if F.shape != (self.n_atoms, 3):
+            raise ArgumentError(f"forces have shape {F.shape}, expected ({self.n_atoms}, 3)")
+        R, p = self._poses(state)
+        a = self._axes(R)
+        torque = np.empty((self.n_links, 3))
+        force = np.empty((self.n_links, 3))
+        kinematics.gather_wrenches(self.atom_link, self._place(R, p), p, F, torque, force)
+        out = np.zeros(self.n_dof)
+        kinematics.project_wrenches(self.parent, self.joint, self.dof, a, p, torque, force, out)
+        return out
+
+    def momenta(self, state: State, v: Any) -> np.ndarray:
+        """Return the generalised momenta M v = J^T m J v (n_dof,); O(n)."""
+        return self.generalized_forces(state, self.masses[:, None] * self.velocities(state, v))
+
+    def center_of_mass(self, state: State) -> np.ndarray:
+        """Return the centre of mass of all atoms (3,), nm."""
+        return self.masses @ self.positions(state) / self.masses.sum()
+
+    def linear_momentum(self, state: State, v: Any) -> np.ndarray:
+        """Return the total linear momentum (3,), Da nm/ps."""
+        return self.masses @ self.velocities(state, v)
+
+    def angular_momentum(self, state: State, v: Any) -> np.ndarray:
+        """Return the total angular momentum about the world origin (3,), Da nm^2/ps."""
+        return self.masses @ np.cross(self.positions(state), self.velocities(state, v))
+
+    def links(self, state: State) -> Links:
+        """Return the world-frame snapshot of all links that the solvers read; O(n)."""
+        R, p = self._poses(state)
+        com = np.empty((self.n_links, 3))
+        inertia = np.empty((self.n_links, 3, 3))
+        kinematics.link_inertias(self.link_mass, self.link_com, self.link_inertia, R, p, com, inertia)
+        return Links(R, p, self._axes(R), com, inertia, self.link_mass)
+
+    def _axes(self, R: np.ndarray) -> np.ndarray:
+        a = np.empty((self.n_links, 3))
+        kinematics.world_axes(self.parent, self.joint, self.axis, R, a)
+        return a
+
+    def _twists(self, R: np.ndarray, p: np.ndarray, v: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        w = np.empty((self.n_links, 3))
+        u = np.empty((self.n_links, 3))
+        kinematics.link_twists(self.parent, self.joint, self.dof, self._axes(R), p, v, w, u)
+        return w, u
+
+    def check_dof_vector(self, name: str, value: Any) -> np.ndarray:
+        """Return `value` as a new float64 array (n_dof,); raise ArgumentError naming it if it is not one."""
+        v = plain_array(value)
+        if v.shape != (self.n_dof,):
+            raise ArgumentError(
+                f"{name} has shape {v.shape}, expected ({self.n_dof},), one entry per degree of freedom"
+            )
+        if not np.isfinite(v).all():
+            raise ArgumentError(f"{name} holds values that are not finite numbers, at {int(np.argmin(np.isfinite(v)))}")
+        return v
+
+    # ------------------------------------------------------------------ for people
+
+    def unit(self, link: int) -> RigidUnit:
+        """Return the rigid unit of one link: its atoms, mass, centre of mass and inertia."""
+        return describe_unit(self, link)
+
+    @property
+    def units(self) -> list[RigidUnit]:
+        """All rigid units, in link order."""
+        return [describe_unit(self, link) for link in np.flatnonzero(self.link_mass > 0).tolist()]
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """A hash of everything that shapes the motion: topology, geometry, masses."""
+        digest = hashlib.sha256(self.base.encode())
+        for name in ("parent", "joint", "axis", "origin", "q_reference", "masses", "atom_link", "local", "link_mass"):
+            digest.update(np.ascontiguousarray(getattr(self, name)).tobytes())
+        return digest.hexdigest()[:32]

@@ -1,0 +1,1 @@
+"""O(n) mass-matrix solvers behind one protocol and one registry."""

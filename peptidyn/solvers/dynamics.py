@@ -1,0 +1,122 @@
+"""Inverse dynamics, bias forces and kinetic energy: O(n), beside the solvers and shared by them.
+
+Recursive Newton-Euler in world axes, every link about its own origin p:
+
+    base to tip   w, u (angular velocity, velocity of p) and their derivatives dw, du
+    each link     f = m (acceleration of the centre of mass),  n = I dw + w x I w + (c - p) x f
+    tip to base   f_parent += f,  n_parent += n + (p - p_parent) x f,  tau = axis . n  or  axis . f
+
+Because p lies on the joint axis, it moves with the parent for a revolute joint and slides along the axis for a
+prismatic one, which brings the Coriolis term 2 w x axis rate.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numba import njit
+
+from peptidyn.model.kinematics import FREE, POINT, PRISMATIC, link_twists, project_wrenches
+from peptidyn.model.state import State
+from peptidyn.model.tree import TreeModel
+
+
+@njit(cache=True)
+def _cross_add(a, b, scale, out):
+    out[0] += scale * (a[1] * b[2] - a[2] * b[1])
+    out[1] += scale * (a[2] * b[0] - a[0] * b[2])
+    out[2] += scale * (a[0] * b[1] - a[1] * b[0])
+
+
+@njit(cache=True)
+def _link_accelerations(parent, joint, dof, axis, p, v, acc, w, dw, du):
+    """Write the angular acceleration `dw` and the acceleration `du` of the origin of every link, (n_links, 3)."""
+    r = np.empty(3)
+    t = np.empty(3)
+    for l in range(len(parent)):
+        up = parent[l]
+        if up < 0:
+            k = dof[l]
+            for i in range(3):
+                dw[l, i] = acc[k + i] if joint[l] == FREE else 0.0
+                du[l, i] = acc[k + 3 + i] if joint[l] == FREE else (acc[k + i] if joint[l] == POINT else 0.0)
+            continue
+        for i in range(3):
+            r[i] = p[l, i] - p[up, i]
+            du[l, i] = du[up, i]
+            dw[l, i] = dw[up, i]
+            t[i] = 0.0
+        _cross_add(dw[up], r, 1.0, du[l])
+        _cross_add(w[up], r, 1.0, t)
+        _cross_add(w[up], t, 1.0, du[l])
+        rate, change = v[dof[l]], acc[dof[l]]
+        if joint[l] == PRISMATIC:
+            for i in range(3):
+                du[l, i] += axis[l, i] * change
+            _cross_add(w[up], axis[l], 2.0 * rate, du[l])
+        else:
+            for i in range(3):
+                dw[l, i] += axis[l, i] * change
+            _cross_add(w[up], axis[l], rate, dw[l])
+
+
+@njit(cache=True)
+def _link_wrenches(mass, com, inertia, p, w, dw, du, torque, force):
+    """Write the force and the torque about its origin that move every link."""
+    r = np.empty(3)
+    t = np.empty(3)
+    for l in range(len(mass)):
+        for i in range(3):
+            r[i] = com[l, i] - p[l, i]
+            force[l, i] = du[l, i]
+            torque[l, i] = 0.0
+            t[i] = 0.0
+        _cross_add(dw[l], r, 1.0, force[l])
+        _cross_add(w[l], r, 1.0, t)
+        _cross_add(w[l], t, 1.0, force[l])
+        for i in range(3):
+            force[l, i] *= mass[l]
+            t[i] = inertia[l, i, 0] * w[l, 0] + inertia[l, i, 1] * w[l, 1] + inertia[l, i, 2] * w[l, 2]
+            torque[l, i] = inertia[l, i, 0] * dw[l, 0] + inertia[l, i, 1] * dw[l, 1] + inertia[l, i, 2] * dw[l, 2]
+        _cross_add(w[l], t, 1.0, torque[l])
+        _cross_add(r, force[l], 1.0, torque[l])
+
+
+def inverse_dynamics(tree: TreeModel, state: State, velocities: Any, accelerations: Any) -> np.ndarray:
+    """Return the generalised forces (n_dof,) that give the accelerations: M a + c; O(n).
+
+    Parameters
+    ----------
+    tree : TreeModel
+    state : State
+    velocities : (n_dof,)
+    accelerations : (n_dof,)
+        Time derivatives of the velocities.
+    """
+    v = tree.check_dof_vector("velocities", velocities)
+    a = tree.check_dof_vector("accelerations", accelerations)
+    links = tree.links(state)
+    w, u, dw, du, torque, force = np.empty((6, tree.n_links, 3))
+    link_twists(tree.parent, tree.joint, tree.dof, links.axis, links.p, v, w, u)
+    _link_accelerations(tree.parent, tree.joint, tree.dof, links.axis, links.p, v, a, w, dw, du)
+    _link_wrenches(links.mass, links.com, links.inertia, links.p, w, dw, du, torque, force)
+    tau = np.zeros(tree.n_dof)
+    project_wrenches(tree.parent, tree.joint, tree.dof, links.axis, links.p, torque, force, tau)
+    return tau
+
+
+def bias_forces(tree: TreeModel, state: State, velocities: Any) -> np.ndarray:
+    """Return the velocity-dependent generalised forces c (n_dof,) in M a + c = tau; O(n)."""
+    return inverse_dynamics(tree, state, velocities, np.zeros(tree.n_dof))
+
+
+def kinetic_energy(tree: TreeModel, state: State, velocities: Any) -> float:
+    """Return the kinetic energy v M v / 2, kJ/mol (Da nm^2/ps^2); O(n)."""
+    v = tree.check_dof_vector("velocities", velocities)
+    links = tree.links(state)
+    w, u = np.empty((2, tree.n_links, 3))
+    link_twists(tree.parent, tree.joint, tree.dof, links.axis, links.p, v, w, u)
+    at_com = u + np.cross(w, links.com - links.p)
+    spin = np.einsum("li,lij,lj->", w, links.inertia, w)
+    return float(0.5 * (links.mass @ (at_com * at_com).sum(axis=1) + spin))

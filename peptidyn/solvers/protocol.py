@@ -1,0 +1,171 @@
+"""What every mass-matrix solver offers, and how to find one.
+
+A solver factors the mass matrix M of a tree in one configuration; the factor answers questions about it. Public
+methods check their arguments and their answers; the mathematics of a method is in its own file. A quantity that a
+method does not have raises `UnsupportedError`, which names the solvers that do.
+
+Right-hand sides and answers are vectors over all degrees of freedom, molecule after molecule: the six base
+components (torque about the base origin, force; the force alone for a point; none for a fixed base), then the soft
+coordinates.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from importlib import import_module
+from typing import Any, NoReturn
+
+import numpy as np
+
+from peptidyn.errors import ArgumentError, PeptidynError, SolverError
+from peptidyn.model.state import State
+from peptidyn.model.tree import TreeModel
+from peptidyn.solvers.dynamics import bias_forces
+from peptidyn.units import plain_array
+
+
+class UnsupportedError(PeptidynError, NotImplementedError):
+    """A quantity that this method does not have."""
+
+
+class Factor(ABC):
+    """The mass matrix of one tree in one configuration, factored."""
+
+    @abstractmethod
+    def solve(self, b: np.ndarray) -> np.ndarray:
+        """Return M^-1 b for `b` (n_dof, m), C-contiguous float64; `b` is not changed."""
+
+    @abstractmethod
+    def log_det(self) -> float:
+        """Return ln det M."""
+
+
+class Solver(ABC):
+    """One method of mass-matrix algebra.
+
+    Attributes
+    ----------
+    name : str
+        Its key in the registry.
+    paper : str
+        Where the method is described.
+    """
+
+    name: str
+    paper: str
+
+    @abstractmethod
+    def factor(self, tree: TreeModel, state: State) -> Factor:
+        """Factor M; raise SolverError, naming the body, if it is singular."""
+
+    def solve(self, tree: TreeModel, state: State, b: Any) -> np.ndarray:
+        """Return M^-1 b.
+
+        Parameters
+        ----------
+        tree : TreeModel
+        state : State
+        b : (n_dof,) or (n_dof, m)
+            One or many right-hand sides, one per column.
+        """
+        rhs = plain_array(b)
+        if rhs.ndim not in (1, 2) or rhs.shape[0] != tree.n_dof:
+            raise ArgumentError(
+                f"b has shape {rhs.shape}, expected ({tree.n_dof},) or ({tree.n_dof}, m): one row per degree of freedom"
+            )
+        if not np.isfinite(rhs).all():
+            raise ArgumentError("b holds values that are not finite numbers")
+        columns = rhs.reshape(tree.n_dof, -1)
+        return self._finite(self.factor(tree, state).solve(columns)).reshape(rhs.shape)
+
+    def log_det(self, tree: TreeModel, state: State) -> float:
+        """Return ln det M (masses in Da, lengths in nm)."""
+        return float(self._finite(self.factor(tree, state).log_det()))
+
+    def accelerations(self, tree: TreeModel, state: State, velocities: Any, tau: Any) -> np.ndarray:
+        """Return the generalised accelerations (n_dof,) under generalised forces `tau`: forward dynamics.
+
+        Solves M a = tau - c, with c the velocity-dependent bias forces. Base accelerations are the time derivatives of
+        the base velocities: angular acceleration, and acceleration of the base origin.
+        """
+        v = tree.check_dof_vector("velocities", velocities)
+        t = tree.check_dof_vector("tau", tau)
+        return self._finite(self._accelerations(tree, state, v, t))
+
+    def _accelerations(self, tree: TreeModel, state: State, v: np.ndarray, tau: np.ndarray) -> np.ndarray:
+        rhs = tau - bias_forces(tree, state, v)
+        return self.factor(tree, state).solve(rhs[:, None])[:, 0]
+
+    def constraint_forces(self, tree: TreeModel, state: State, velocities: Any, tau: Any) -> np.ndarray:
+        """Return the constraint wrench at every joint, for methods that compute it."""
+        self._unsupported("constraint_forces")
+
+    def square_root(self, tree: TreeModel, state: State, normals: Any) -> np.ndarray:
+        """Return L z with L L^T = M: unit normals `z` become momenta of covariance M."""
+        self._unsupported("square_root")
+
+    def inverse_square_root(self, tree: TreeModel, state: State, normals: Any) -> np.ndarray:
+        """Return L^-T z: unit normals `z` become velocities of covariance M^-1."""
+        self._unsupported("inverse_square_root")
+
+    def _unsupported(self, method: str) -> NoReturn:
+        inherited = getattr(Solver, method)
+        able = [name for name in list_solvers() if getattr(type(get_solver(name)), method) is not inherited]
+        raise UnsupportedError(
+            f"the solver {self.name!r} has no {method}; these have: {', '.join(able) if able else 'none'}"
+        )
+
+    def _finite(self, answer: Any) -> Any:
+        if not np.all(np.isfinite(answer)):
+            raise SolverError(
+                f"the solver {self.name!r} found no finite answer: the mass matrix is singular to working precision"
+            )
+        return answer
+
+    def __repr__(self) -> str:
+        return f"<solver {self.name}: {self.paper}>"
+
+
+def raise_singular(tree: TreeModel, link: int) -> NoReturn:
+    """Raise SolverError naming the body of `link`, whose inertia cannot be inverted."""
+    while tree.link_mass[link] == 0 and link + 1 < tree.n_links:
+        link += 1  # a massless link has no atoms to name; the body behind the joint has
+    unit = tree.unit(link)
+    raise SolverError(
+        f"the mass matrix is singular at the {unit.name}: its masses lie on one line or one point, so it has no "
+        "inertia about some axis; give it off-axis atoms (hydrogens), freeze it with rigid=, or remove it"
+    )
+
+
+_MODULES = {
+    "dense": ("peptidyn.solvers.dense", "DenseSolver"),
+    "fixman": ("peptidyn.solvers.fixman", "FixmanSolver"),
+    "fixman-points": ("peptidyn.solvers.fixman_points", "FixmanPointsSolver"),
+    "spatial-operator": ("peptidyn.solvers.spatial_operator", "SpatialOperatorSolver"),
+    "udu": ("peptidyn.solvers.udu", "UDUSolver"),
+    "virtual-work": ("peptidyn.solvers.virtual_work", "VirtualWorkSolver"),
+}
+
+_LOADED: dict[str, Solver] = {}
+
+
+def register_solver(solver: Solver) -> None:
+    """Add a solver under its own name, so that `get_solver` and the tests find it."""
+    if solver.name in _MODULES or solver.name in _LOADED:
+        raise ArgumentError(f"there is a solver named {solver.name!r} already; choose another name")
+    _LOADED[solver.name] = solver
+
+
+def list_solvers() -> list[str]:
+    """Return the names of all solvers."""
+    return [*_MODULES, *(name for name in _LOADED if name not in _MODULES)]
+
+
+def get_solver(name: str) -> Solver:
+    """Return the solver called `name`; see `list_solvers`."""
+    if name not in _LOADED:
+        if name not in _MODULES:
+            raise ArgumentError(f"unknown solver {name!r}; the solvers are: {', '.join(list_solvers())}")
+        module, attribute = _MODULES[name]
+        _LOADED[name] = getattr(import_module(module), attribute)()
+    return _LOADED[name]
