@@ -16,8 +16,8 @@ from scipy.spatial import cKDTree
 
 from peptidyn.atoms import Atoms
 from peptidyn.errors import StructureError
-from peptidyn.io.notes import Note
-from peptidyn.io.templates import HYDROGENS, WATER, residue_templates
+from peptidyn.io.notes import Note, counted, some
+from peptidyn.io.composition import HYDROGENS, WATER, standard_residues
 from peptidyn.io.topology import Bonds
 
 PEPTIDE_BOND_LIMIT = 0.2
@@ -71,7 +71,7 @@ class _Perception:
         self.members: list[list[int]] = [[] for _ in range(atoms.n_residues)]
         for atom, residue in enumerate(self.residue):
             self.members[residue].append(atom)
-        self.standard = [name in residue_templates() for name in atoms.residue_name.tolist()]
+        self.standard = [name in standard_residues() for name in atoms.residue_name.tolist()]
         for pair, kind in recorded.items():
             self.add(*pair, kind)
 
@@ -192,20 +192,19 @@ def _drop_contacts(work: _Perception) -> None:
     if coordination:
         work.note(
             "coordination",
-            f"{len(coordination)} contacts of ions are recorded and are not bonds here: {_pairs(work, coordination)}",
+            f"recorded contacts of metals and ions are not bonds here: {_pairs(work, coordination)}",
             [a for pair in coordination for a in pair],
         )
     if contacts:
         work.note(
             "dropped-bond",
-            f"{len(contacts)} recorded bonds of water or between hydrogens were left out: {_pairs(work, contacts)}",
+            f"recorded bonds of water or between hydrogens were left out: {_pairs(work, contacts)}",
             [a for pair in contacts for a in pair],
         )
 
 
-def _pairs(work: _Perception, pairs: list[tuple[int, int]], most: int = 5) -> str:
-    text = "; ".join(f"{work.atoms.label(i)} - {work.atoms.label(j)}" for i, j in pairs[:most])
-    return text if len(pairs) <= most else f"{text}; and {len(pairs) - most} more"
+def _pairs(work: _Perception, pairs: list[tuple[int, int]]) -> str:
+    return some([f"{work.atoms.label(i)} - {work.atoms.label(j)}" for i, j in pairs])
 
 
 def _judge_chain_neighbours(work: _Perception) -> None:
@@ -257,7 +256,7 @@ def _may_take(work: _Perception, residue: int) -> bool:
 
 
 def _is_amino_acid(work: _Perception, residue: int) -> bool:
-    template = residue_templates().get(str(work.atoms.residue_name[residue]))
+    template = standard_residues().get(str(work.atoms.residue_name[residue]))
     if template is not None:
         return template.is_amino_acid
     return {"N", "CA", "C"} <= work.atoms.residue_atoms[residue].keys()
@@ -345,17 +344,12 @@ def _bond_unknown_residues(work: _Perception) -> None:
                 )
         inferred.append(residue)
     if inferred:
-        named = _some([work.atoms.residue_label(r) for r in inferred])
+        named = some([work.atoms.residue_label(r) for r in inferred])
         work.note(
             "inferred-bonds",
-            f"bonds within {len(inferred)} residues without a template were inferred from distances: {named}",
+            f"bonds within {counted(len(inferred), 'residue')} without a template inferred from distances: {named}",
             [a for r in inferred for a in work.members[r]],
         )
-
-
-def _some(labels: list[str], most: int = 8) -> str:
-    text = "; ".join(labels[:most])
-    return text if len(labels) <= most else f"{text}; and {len(labels) - most} more"
 
 
 def _pieces(work: _Perception, members: list[int]) -> list[list[int]]:
@@ -424,7 +418,7 @@ def _bond_loose_atoms(work: _Perception) -> None:
         unique = sorted(set(changed))
         work.note(
             "inferred-bonds",
-            f"{len(unique)} atoms have names that their residue's template does not know and were bonded by distance: "
+            f"{counted(len(unique), 'atom')} with names unknown to the template of the residue bonded by distance: "
             f"{work.atoms.labels(unique)}",
             unique,
         )
@@ -455,13 +449,15 @@ def _bond_links(work: _Perception) -> None:
         unknown = not (work.standard[work.residue[i]] and work.standard[work.residue[j]])
         if (ends or unknown) and work.has_room(i) and work.has_room(j):
             work.add(i, j)
-            work.note("link", f"bond between residues by distance: {_pairs(work, [(i, j)])} ({distance:.3f} nm)", (i, j))
+            work.note(
+                "link", f"bond between residues by distance: {_pairs(work, [(i, j)])} ({distance:.3f} nm)", (i, j)
+            )
         else:
             contacts.append((i, j))
     if contacts:
         work.note(
             "close-contact",
-            f"{len(contacts)} pairs of atoms are within bonding distance and no record bonds them: "
+            f"{counted(len(contacts), 'pair')} of atoms within bonding distance that no record bonds: "
             f"{_pairs(work, contacts)}",
             [a for pair in contacts for a in pair],
         )
@@ -474,24 +470,20 @@ def _note_oddities(work: _Perception) -> None:
         if not work.near[a] and not work.is_ion(a) and not (work.is_water(a) and work.element[a] == "O")
     ]
     if stray:
-        work.note(
-            "stray", f"{len(stray)} atoms have no bond to any other: {work.atoms.labels(stray)}", stray
-        )
-    broken = [
-        r for r, members in enumerate(work.members) if not work.standard[r] and len(_pieces(work, members)) > 1
-    ]
+        work.note("stray", f"{counted(len(stray), 'atom')} without any bond: {work.atoms.labels(stray)}", stray)
+    broken = [r for r, members in enumerate(work.members) if not work.standard[r] and len(_pieces(work, members)) > 1]
     if broken:
-        named = _some([work.atoms.residue_label(r) for r in broken])
+        named = some([work.atoms.residue_label(r) for r in broken])
         work.note(
             "pieces",
-            f"{len(broken)} residues fall into pieces that no bond connects: {named}",
+            f"{counted(len(broken), 'residue')} in pieces that no bond connects: {named}",
             [a for r in broken for a in work.members[r]],
         )
     stretched = _stretched(work)
     if stretched:
         work.note(
             "long-bond",
-            f"{len(stretched)} bonds are far longer than bonds are (a molecule broken at a box wall?): "
+            f"{counted(len(stretched), 'bond')} far longer than bonds are (a molecule broken at a box wall?): "
             f"{_pairs(work, stretched)}",
             [a for pair in stretched for a in pair],
         )

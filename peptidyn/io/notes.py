@@ -32,3 +32,14 @@ class Note:
         """Return the note for a structure with other atom numbers; None if all its atoms are gone."""
         atoms = tuple(new_index[a] for a in self.atoms if a in new_index)
         return None if self.atoms and not atoms else replace(self, atoms=atoms)
+
+
+def counted(n: int, thing: str) -> str:
+    """Return ``1 atom``, ``2 atoms``."""
+    return f"{n} {thing}" if n == 1 else f"{n} {thing}s"
+
+
+def some(labels: list[str], most: int = 5) -> str:
+    """Return a few labels in one phrase, with how many were left out."""
+    text = "; ".join(labels[:most])
+    return text if len(labels) <= most else f"{text}; and {len(labels) - most} more"

@@ -13,7 +13,7 @@ import numpy as np
 from peptidyn.atoms import Atoms
 from peptidyn.errors import ArgumentError, SelectionError, StructureError
 from peptidyn.io.notes import Note
-from peptidyn.io.templates import Missing, missing_atoms
+from peptidyn.io.composition import Missing, missing_atoms
 from peptidyn.io.topology import atoms_from_topology, bonds_of, copy_topology, masses_from_elements
 from peptidyn.units import plain_array
 

@@ -120,9 +120,7 @@ def copy_topology(
                 continue
             if new_chain is None:
                 new_chain = copy.addChain(chain.id if chain_ids is None else chain_ids[chain.index])
-            number, code = (
-                (residue.id, residue.insertionCode) if residue_ids is None else residue_ids[residue.index]
-            )
+            number, code = (residue.id, residue.insertionCode) if residue_ids is None else residue_ids[residue.index]
             name = (residue_names or {}).get(residue.index, residue.name)
             new_residue = copy.addResidue(name, new_chain, number, code)
             for atom in atoms:

@@ -9,8 +9,11 @@ from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from peptidyn.errors import StructureError
-from peptidyn.io.templates import residue_templates
+from peptidyn.io.composition import standard_residues
+from peptidyn.units import ANGSTROM, plain_array
 
 if TYPE_CHECKING:
     from peptidyn.io.structure import Structure
@@ -85,18 +88,16 @@ def _mmcif_text(structure: Structure) -> str:
 
 
 def _cell(structure: Structure) -> dict[str, str | list[str]]:
-    from openmm.app.internal.unitcell import computeLengthsAndAngles
-
     vectors = structure.topology.getPeriodicBoxVectors()
     if vectors is None:
         return {}
-    lengths_and_angles = computeLengthsAndAngles(vectors)
+    edges = plain_array(vectors)
+    lengths = np.linalg.norm(edges, axis=1)
+    cosines = (edges / lengths[:, None]) @ (edges / lengths[:, None]).T
+    angles = np.rad2deg(np.arccos([cosines[1, 2], cosines[0, 2], cosines[0, 1]]))
     names = ("length_a", "length_b", "length_c", "angle_alpha", "angle_beta", "angle_gamma")
-    to_file_units = (10.0,) * 3 + (57.29577951308232,) * 3
-    return {
-        f"_cell.{name}": [f"{value * factor:.6f}"]
-        for name, value, factor in zip(names, lengths_and_angles, to_file_units, strict=True)
-    }
+    values = [*(lengths / ANGSTROM).tolist(), *angles.tolist()]
+    return {f"_cell.{name}": [f"{value:.9f}"] for name, value in zip(names, values, strict=True)}
 
 
 def _labels(structure: Structure) -> tuple[list[str], list[str]]:
@@ -127,7 +128,7 @@ def _atom_sites(structure: Structure) -> dict[str, str | list[str]]:
     chain = [int(atoms.residue_chain[r]) for r in residue]
     names = atoms.name.tolist()
     residue_names = [str(atoms.residue_name[r]) for r in residue]
-    standard = {name for name, t in residue_templates().items() if t.is_amino_acid or t.is_nucleotide}
+    standard = {name for name, t in standard_residues().items() if t.is_amino_acid or t.is_nucleotide}
     put("group_PDB", ["ATOM" if name in standard else "HETATM" for name in residue_names])
     put("id", [str(i + 1) for i in range(atoms.n_atoms)])
     put("type_symbol", [e or "?" for e in atoms.element.tolist()])
@@ -139,7 +140,7 @@ def _atom_sites(structure: Structure) -> dict[str, str | list[str]]:
     put("label_seq_id", [label_number[r] for r in residue])
     put("pdbx_PDB_ins_code", [residues[r].insertionCode.strip() or "?" for r in residue])
     for axis, letter in enumerate("xyz"):
-        put(f"Cartn_{letter}", [f"{value:.12f}" for value in (10.0 * structure.positions[:, axis]).tolist()])
+        put(f"Cartn_{letter}", [f"{value:.12f}" for value in (structure.positions[:, axis] / ANGSTROM).tolist()])
     put("occupancy", ["1.00"] * atoms.n_atoms)
     put("B_iso_or_equiv", ["0.00"] * atoms.n_atoms)
     put("auth_seq_id", [str(residues[r].id).strip() or "." for r in residue])
@@ -154,7 +155,7 @@ def _connections(structure: Structure) -> dict[str, str | list[str]]:
     """The bonds that a reader cannot take from the residue templates."""
     atoms = structure.atoms
     label_chain, label_number = _labels(structure)
-    templates = residue_templates()
+    templates = standard_residues()
     rows: dict[str, list[str]] = {}
     count = 0
     for i, j in atoms.bonds.tolist():

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
+from importlib.resources import files
 from xml.etree import ElementTree
 
 from peptidyn.atoms import Atoms
@@ -31,18 +31,21 @@ class Hydrogen:
     name, parent : str
     terminal : str
         Empty, or which chain end it belongs to: ``N``, ``C``.
-    variant : bool
-        Whether it depends on the protonation state (HIS HD1, ASP HD2 ...).
+    variants : tuple of str
+        The protonation states that have it (HIS HD1: ``HID``, ``HIP``); empty if all do.
+    max_pH : float
+        Where it is lost.
     """
 
     name: str
     parent: str
     terminal: str
-    variant: bool
+    variants: tuple[str, ...]
+    max_pH: float
 
 
 @dataclass(frozen=True)
-class Template:
+class StandardResidue:
     """A standard residue, cap, nucleotide or water.
 
     Attributes
@@ -66,24 +69,28 @@ class Template:
 
 
 @cache
-def residue_templates() -> dict[str, Template]:
+def standard_residues() -> dict[str, StandardResidue]:
     """Return the standard residues by name."""
-    import openmm.app
-
-    data = Path(openmm.app.__file__).parent / "data"
+    data = files("openmm.app") / "data"
     hydrogens: dict[str, list[Hydrogen]] = defaultdict(list)
-    for residue in ElementTree.parse(data / "hydrogens.xml").getroot().findall("Residue"):
+    for residue in ElementTree.fromstring((data / "hydrogens.xml").read_text()).findall("Residue"):
         for h in residue.findall("H"):
             hydrogens[residue.attrib["name"]].append(
-                Hydrogen(h.attrib["name"], h.attrib["parent"], h.attrib.get("terminal", ""), "variant" in h.attrib)
+                Hydrogen(
+                    h.attrib["name"],
+                    h.attrib["parent"],
+                    h.attrib.get("terminal", ""),
+                    tuple(filter(None, h.attrib.get("variant", "").split(","))),
+                    float(h.attrib.get("maxph", "inf")),
+                )
             )
     templates = {}
-    for residue in ElementTree.parse(data / "residues.xml").getroot().findall("Residue"):
+    for residue in ElementTree.fromstring((data / "residues.xml").read_text()).findall("Residue"):
         name = residue.attrib["name"]
         # A leading + or - marks an atom of the neighbouring residue; hydrogens are the names in H.
         names = {bond.attrib[end]: None for bond in residue.findall("Bond") for end in ("from", "to")}
         heavy = tuple(n for n in names if n[0] not in "+-H" and n not in _NEVER_REQUIRED)
-        templates[name] = Template(name, heavy, tuple(hydrogens[name]))
+        templates[name] = StandardResidue(name, heavy, tuple(hydrogens[name]))
     return templates
 
 
@@ -114,7 +121,7 @@ def missing_atoms(atoms: Atoms) -> list[Missing]:
     last_in_chain = _last_polymer_residues(atoms)
     found = []
     for r, name in enumerate(atoms.residue_name.tolist()):
-        template = residue_templates().get(name)
+        template = standard_residues().get(name)
         if template is None or name in _NOT_JUDGED:
             continue
         heavy = _missing_heavy(atoms, template, r, external, r in last_in_chain)
@@ -140,7 +147,7 @@ def _last_polymer_residues(atoms: Atoms) -> set[int]:
 
 
 def _missing_heavy(
-    atoms: Atoms, template: Template, residue: int, external: set[int], is_last: bool
+    atoms: Atoms, template: StandardResidue, residue: int, external: set[int], is_last: bool
 ) -> tuple[str, ...]:
     present = atoms.residue_atoms[residue]
     required = [n for n in template.heavy if n not in present]
@@ -152,12 +159,12 @@ def _missing_heavy(
     return tuple(required)
 
 
-def _missing_hydrogens(atoms: Atoms, template: Template, residue: int, external: set[int]) -> tuple[str, ...]:
+def _missing_hydrogens(atoms: Atoms, template: StandardResidue, residue: int, external: set[int]) -> tuple[str, ...]:
     present = atoms.residue_atoms[residue]
     missing: list[str] = []
     by_parent: dict[str, list[Hydrogen]] = defaultdict(list)
     for hydrogen in template.hydrogens:
-        if not hydrogen.variant and hydrogen.parent in present:
+        if not hydrogen.variants and hydrogen.parent in present:
             by_parent[hydrogen.parent].append(hydrogen)
     for parent, hydrogens in by_parent.items():
         atom = present[parent]

@@ -1,0 +1,1 @@
+"""From runs and structures to tables, plots and reports."""

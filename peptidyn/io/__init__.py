@@ -1,0 +1,1 @@
+"""Structures and trajectories: files in, plain tables out, and back."""

@@ -1,0 +1,326 @@
+"""Completion: missing heavy atoms and hydrogens added, by PDBFixer and OpenMM's Modeller.
+
+Nothing is fetched from the network, atoms that are there keep their coordinates to the last bit, no
+residue is built where a loop is missing, and the same input gives the same output.
+"""
+
+from __future__ import annotations
+
+import io
+import random
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from peptidyn.atoms import Atoms
+from peptidyn.errors import ArgumentError, StructureError
+from peptidyn.io.bonding import settle_bonds
+from peptidyn.io.composition import HYDROGENS, WATER, Hydrogen, standard_residues
+from peptidyn.io.notes import Note, counted, some
+from peptidyn.io.structure import Structure
+from peptidyn.io.topology import atoms_from_topology, bonds_of, copy_topology, masses_from_elements
+from peptidyn.units import plain_array
+
+if TYPE_CHECKING:
+    from openmm.app import Topology
+
+_SEED = 20
+_NEIGHBOUR_LIMIT = 0.45
+"""CA-CA distance (nm) of chain neighbours at most, where C or N is missing; 0.38 is usual."""
+
+_REJUDGED = frozenset({"gap", "disulfide", "stray", "pieces", "long-bond", "close-contact", "overlap"})
+"""Notes that the bonds of the completed structure decide anew."""
+
+
+def complete(structure: Structure, *, pH: float = 7.0, variants: Mapping[int, str] | None = None) -> Structure:
+    """Add missing heavy atoms of existing residues, chain ends, and hydrogens.
+
+    Parameters
+    ----------
+    structure : Structure
+    pH : float
+        Decides protonation where neither hydrogens that are there nor `variants` do.
+    variants : mapping of residue index to OpenMM's variant names (``HID``, ``ASH``, ``CYX`` ...)
+
+    Returns
+    -------
+    Structure
+        With notes of kinds ``completed``, ``renamed`` (MSE to MET), ``dropped`` and ``not-completed``. Chain ends,
+        also at gaps, are charged ends. Existing atoms are where they were.
+    """
+    if not 0 <= pH <= 14:
+        raise ArgumentError(f"pH must be between 0 and 14, not {pH}")
+    variants = dict(variants or {})
+    whole, variants = _without_hopeless_residues(structure, variants)
+    whole = _selenium_to_sulfur(whole)
+    starts = _segment_starts(whole)
+    apart = copy_topology(whole.topology, bonds_of(whole.topology), break_before=starts)
+    with _reproducible():
+        heavy_topology, heavy_positions = _add_heavy_atoms(apart, whole)
+        topology, positions = _add_hydrogen_atoms(heavy_topology, heavy_positions, pH, variants)
+    return _assemble(whole, apart, topology, positions, pH)
+
+
+@contextmanager
+def _reproducible() -> Iterator[None]:
+    """Fix the global generator that Modeller draws from, and give it back as it was."""
+    state = random.getstate()
+    random.seed(_SEED)
+    try:
+        yield
+    finally:
+        random.setstate(state)
+
+
+def _reference_platform() -> Any:
+    """The platform that gives the same bits every time; for this much work it is as fast as the others."""
+    from openmm import Platform
+
+    return Platform.getPlatformByName("Reference")
+
+
+# ---------------------------------------------------------------------- before
+
+
+def _without_hopeless_residues(structure: Structure, variants: dict[int, str]) -> tuple[Structure, dict[int, str]]:
+    """Leave out amino acids that are a fragment of a backbone, bonded to nothing: no completion has a meaning."""
+    atoms = structure.atoms
+    hopeless = []
+    for r, name in enumerate(atoms.residue_name.tolist()):
+        residue = standard_residues().get(name)
+        table = atoms.residue_atoms[r]
+        if residue is None or not residue.is_amino_acid or {"N", "CA", "C"} <= table.keys():
+            continue
+        if all(atoms.residue[b] == r for a in table.values() for b in atoms.neighbours[a]):
+            hopeless.append(r)
+    if not hopeless:
+        return structure, variants
+    keep = np.flatnonzero(~np.isin(atoms.residue, hopeless))
+    if not keep.size:
+        raise StructureError(f"{structure.name} cannot be completed: none of its residues has N, CA and C")
+    shift = {old: new for new, old in enumerate(np.unique(atoms.residue[keep]).tolist())}
+    named = some([atoms.residue_label(r) for r in hopeless])
+    text = f"{counted(len(hopeless), 'residue')} without N, CA and C or any bond to a neighbour left out: {named}"
+    remaining = structure.subset(keep).with_notes(Note("dropped", text))
+    return remaining, {shift[r]: v for r, v in variants.items() if r in shift}
+
+
+def _selenium_to_sulfur(structure: Structure) -> Structure:
+    """MSE is MET made visible to X-rays; force fields know MET."""
+    from openmm.app import element
+
+    atoms = structure.atoms
+    residues = np.flatnonzero(atoms.residue_name == "MSE").tolist()
+    if not residues:
+        return structure
+    selenium = [a for r in residues for a in atoms.residue_atoms[r].values() if atoms.element[a] == "Se"]
+    topology = copy_topology(
+        structure.topology,
+        bonds_of(structure.topology),
+        residue_names=dict.fromkeys(residues, "MET"),
+        atom_kinds=dict.fromkeys(selenium, ("SD", element.sulfur)),
+    )
+    named = some([atoms.residue_label(r) for r in residues])
+    note = Note("renamed", f"MSE was made MET, its sulfur where the selenium was: {named}", tuple(selenium))
+    return Structure.from_openmm(
+        topology, None, structure.positions, name=structure.name, notes=(*structure.notes, note)
+    )
+
+
+def _segment_starts(structure: Structure) -> set[int]:
+    """Residues that start a piece of chain: PDBFixer and Modeller join whatever follows in one chain."""
+    atoms = structure.atoms
+    joined = set()
+    for i, j in atoms.bonds.tolist():
+        r, s = sorted((int(atoms.residue[i]), int(atoms.residue[j])))
+        if s == r + 1:
+            joined.add(s)
+    loose = [
+        _may_be_loose(atoms, r, structure.positions) for r in range(1, atoms.n_residues)
+    ]  # fmt: skip
+    starts = set()
+    for s in range(1, atoms.n_residues):
+        polymer = _in_polymer(atoms, s - 1) or _in_polymer(atoms, s)
+        if polymer and s not in joined and not loose[s - 1]:
+            starts.add(s)
+    return starts
+
+
+def _in_polymer(atoms: Atoms, residue: int) -> bool:
+    name = str(atoms.residue_name[residue])
+    return (name in standard_residues() and name != WATER) or {"N", "CA", "C"} <= atoms.residue_atoms[residue].keys()
+
+
+def _may_be_loose(atoms: Atoms, residue: int, positions: np.ndarray) -> bool:
+    """Whether this residue follows the one before, and only lacks the atom that would show it."""
+    before, here = atoms.residue_atoms[residue - 1], atoms.residue_atoms[residue]
+    if atoms.residue_chain[residue - 1] != atoms.residue_chain[residue] or ("C" in before and "N" in here):
+        return False
+    if "CA" not in before or "CA" not in here:
+        return False
+    return bool(np.linalg.norm(positions[before["CA"]] - positions[here["CA"]]) < _NEIGHBOUR_LIMIT)
+
+
+# ---------------------------------------------------------------------- the libraries
+
+
+def _add_heavy_atoms(topology: Topology, structure: Structure) -> tuple[Topology, Any]:
+    """Let PDBFixer add missing heavy atoms and OXT to the residues that are there."""
+    from openmm import unit
+    from pdbfixer import PDBFixer
+
+    # PDBFixer wants a file to start from; positions read back from one would be rounded.
+    fixer = PDBFixer(pdbfile=io.StringIO(_ANY_PDB), platform=_reference_platform())
+    fixer.topology = topology
+    fixer.positions = structure.positions * unit.nanometer
+    fixer.missingResidues = {}
+    fixer.findMissingAtoms()
+    bonded_outside = {atom for bond in topology.bonds() for atom in bond[:2] if bond[0].residue is not bond[1].residue}
+    for residue in list(fixer.missingTerminals):
+        if any(a.name == "C" and a in bonded_outside for a in residue.atoms()):
+            del fixer.missingTerminals[residue]  # a ring closed end to end
+    ends = [residue.index for residue in fixer.missingTerminals]
+    fixer.addMissingAtoms(seed=_SEED)
+    positions = plain_array(fixer.positions)
+    _place_carboxyl_oxygens(fixer.topology, positions, ends)
+    return fixer.topology, positions * unit.nanometer
+
+
+def _place_carboxyl_oxygens(topology: Topology, positions: np.ndarray, residues: list[int]) -> None:
+    """Put OXT where O goes when turned half about CA-C; PDBFixer's first guess is only cured by its minimisation."""
+    every = list(topology.residues())
+    for index in residues:
+        at = {atom.name: atom.index for atom in every[index].atoms()}
+        if {"CA", "C", "O", "OXT"} <= at.keys():
+            carbon = positions[at["C"]]
+            axis = carbon - positions[at["CA"]]
+            axis = axis / np.linalg.norm(axis)
+            to_oxygen = positions[at["O"]] - carbon
+            positions[at["OXT"]] = carbon + 2 * (to_oxygen @ axis) * axis - to_oxygen
+
+
+_ANY_PDB = "ATOM      1  O   HOH A   1       0.000   0.000   0.000  1.00  0.00           O\nEND\n"
+
+
+def _add_hydrogen_atoms(
+    topology: Topology, positions: Any, pH: float, variants: Mapping[int, str]
+) -> tuple[Topology, Any]:
+    """Let OpenMM's Modeller add hydrogens."""
+    from openmm.app import Modeller
+
+    wanted = [_variant(residue, variants.get(residue.index)) for residue in topology.residues()]
+    _spare_closed_rings(topology, wanted, pH)
+    modeller = Modeller(topology, positions)
+    modeller.addHydrogens(pH=pH, variants=wanted, platform=_reference_platform())
+    return modeller.topology, modeller.positions
+
+
+def _variant(residue: Any, variant: str | None) -> str | None:
+    """The protonation state to ask for: none if hydrogens that are there speak against it, they would be removed."""
+    template = standard_residues().get(residue.name)
+    if variant is None or template is None:
+        return None
+    allowed = {h.name for h in template.hydrogens if not h.variants or variant in h.variants}
+    present = {a.name for a in residue.atoms() if a.element is not None and a.element.symbol in HYDROGENS}
+    return variant if present <= allowed else None
+
+
+def _spare_closed_rings(topology: Topology, wanted: list[Any], pH: float) -> None:
+    """The first N of a ring closed end to end is no amino end: name its hydrogens one by one."""
+    bonded: dict[Any, list[Any]] = {atom: [] for atom in topology.atoms()}
+    for bond in topology.bonds():
+        bonded[bond[0]].append(bond[1])
+        bonded[bond[1]].append(bond[0])
+    for chain in topology.chains():
+        first = next(chain.residues())
+        template = standard_residues().get(first.name)
+        nitrogen = next((a for a in first.atoms() if a.name == "N"), None)
+        if template is None or nitrogen is None or all(b.residue is first for b in bonded[nitrogen]):
+            continue
+        chosen: list[tuple[str, str]] = []
+        for parent in first.atoms():
+            there = [b.name for b in bonded[parent] if b.element is not None and b.element.symbol in HYDROGENS]
+            expected = [h.name for h in template.hydrogens if h.parent == parent.name and _usual(h, pH, bonded[parent])]
+            new = [name for name in expected if name not in there][: max(0, len(expected) - len(there))]
+            chosen += [(name, parent.name) for name in there + new]
+        wanted[first.index] = chosen
+
+
+def _usual(hydrogen: Hydrogen, pH: float, bonded: list[Any]) -> bool:
+    """Whether this hydrogen is there at this pH, away from chain ends."""
+    if hydrogen.terminal or pH > hydrogen.max_pH:
+        return False
+    if hydrogen.parent == "SG":
+        return len(bonded) < 2
+    # Neutral histidine: the hydrogen on NE2.
+    return not hydrogen.variants or "HIE" in hydrogen.variants or not any(v.startswith("HI") for v in hydrogen.variants)
+
+
+# ---------------------------------------------------------------------- after
+
+
+def _assemble(old: Structure, apart: Topology, new: Topology, positions: Any, pH: float) -> Structure:
+    """Join the pieces of chain again, put existing atoms back to the bit, and judge the bonds once more."""
+    new_of = _match(apart, new, old.name)
+    xyz = plain_array(positions)
+    xyz[list(new_of.values())] = old.positions[list(new_of)]
+    chain_of_residue = old.atoms.residue_chain.tolist()
+    groups = [chain_of_residue[next(chain.residues()).index] for chain in new.chains()]
+    added = set(range(new.getNumAtoms())) - set(new_of.values())
+    bonds = {pair: kind for pair, kind in bonds_of(new).items() if added.intersection(pair)}
+    for (i, j), kind in bonds_of(old.topology).items():
+        a, b = sorted((new_of[i], new_of[j]))
+        bonds[a, b] = kind
+    box = old.topology.getPeriodicBoxVectors()
+    topology = copy_topology(new, bonds, join_chains=groups)
+    topology.setPeriodicBoxVectors(box)
+    settled, bond_notes = settle_bonds(atoms_from_topology(topology), xyz, bonds)
+    topology = copy_topology(topology, settled)
+    atoms = atoms_from_topology(topology)
+    kept = [n.renumbered(new_of) for n in old.notes if n.kind not in _REJUDGED]
+    notes = [n for n in kept if n is not None] + [n for n in bond_notes if n.kind in _REJUDGED]
+    notes += _completion_notes(atoms, sorted(added), pH)
+    return Structure._checked(topology, xyz, masses_from_elements(atoms), atoms, old.name, tuple(notes))
+
+
+def _match(old: Topology, new: Topology, name: str) -> dict[int, int]:
+    """Map old atoms to new ones: both libraries keep the order of what was there and insert between."""
+    new_of: dict[int, int] = {}
+    for before, after in zip(old.residues(), new.residues(), strict=True):
+        candidates = iter(after.atoms())
+        for atom in before.atoms():
+            found = next((c for c in candidates if c.name == atom.name), None)
+            if found is None:
+                raise StructureError(
+                    f"{name} cannot be completed: atom {atom.name} of residue {before.name} {before.id} was lost; "
+                    "remove the hydrogens of this residue and try again"
+                )
+            new_of[atom.index] = found.index
+    return new_of
+
+
+def _completion_notes(atoms: Atoms, added: list[int], pH: float) -> list[Note]:
+    notes = []
+    heavy = [a for a in added if atoms.element[a] not in HYDROGENS]
+    if heavy:
+        text = f"{counted(len(heavy), 'missing heavy atom')} added: {atoms.labels(heavy)}"
+        notes.append(Note("completed", text, tuple(heavy)))
+    hydrogens = [a for a in added if atoms.element[a] in HYDROGENS]
+    if hydrogens:
+        residues = len(set(atoms.residue[hydrogens].tolist()))
+        text = f"{counted(len(hydrogens), 'hydrogen')} added to {counted(residues, 'residue')} at pH {pH:g}"
+        notes.append(Note("completed", text, tuple(hydrogens)))
+    unknown = [
+        r
+        for r, table in enumerate(atoms.residue_atoms)
+        if str(atoms.residue_name[r]) not in standard_residues()
+        and any(atoms.element[a] == "C" for a in table.values())
+        and not any(atoms.element[a] in HYDROGENS for a in table.values())
+    ]
+    if unknown:
+        named = some([atoms.residue_label(r) for r in unknown])
+        text = f"no hydrogens were added to {counted(len(unknown), 'residue')} without a template: {named}"
+        notes.append(Note("not-completed", text, tuple(a for r in unknown for a in atoms.residue_atoms[r].values())))
+    return notes

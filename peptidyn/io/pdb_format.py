@@ -1,0 +1,196 @@
+"""PDB files: the lines of one model and one conformer, handed to OpenMM's reader."""
+
+from __future__ import annotations
+
+import io
+import warnings
+from collections import Counter
+from dataclasses import dataclass, field
+
+from openmm.app import PDBFile
+
+from peptidyn.errors import StructureError
+from peptidyn.io.altlocs import Site, choose_locations
+from peptidyn.io.notes import Note, counted
+from peptidyn.io.raw import RawStructure, altloc_note, models_note, standard_name
+from peptidyn.units import plain_array
+
+_END_OF_COORDINATES = 54
+_SMALLEST_CELL = 2.0
+"""Angstrom. NMR entries carry a cell of 1 x 1 x 1, which means none."""
+
+
+@dataclass
+class _Lines:
+    """The lines of one model, sorted by what they are."""
+
+    atoms: list[str] = field(default_factory=list)
+    ends: set[int] = field(default_factory=set)
+    """Atoms (by number in `atoms`) after which the chain ends."""
+    cell: list[str] = field(default_factory=list)
+    connections: list[str] = field(default_factory=list)
+
+
+def read_pdb(text: str, model: int, name: str) -> RawStructure:
+    """Read one model of a PDB file.
+
+    Parameters
+    ----------
+    text : str
+        The whole file.
+    model : int
+        Counted from 0.
+    name : str
+        The file, for messages.
+    """
+    lines, n_models = _sort_lines(text, model, name)
+    notes = models_note(n_models, model, name)
+    residues = _number_residues(lines)
+    kept, choices = choose_locations(_sites(lines.atoms, residues))
+    notes += altloc_note(choices)
+    sizes = Counter(residues[i] for i in kept)
+    atoms = [_standard_line(lines.atoms[i], sizes[residues[i]]) for i in kept]
+    ends = {max((k for k, i in enumerate(kept) if i <= end), default=-1) for end in lines.ends}
+    notes += _guessed_elements_note(atoms)
+    pdb = _openmm_reader(atoms, ends, lines, name)
+    if pdb.topology.getNumAtoms() != len(atoms):
+        raise _repeated_atoms_error([lines.atoms[i] for i in kept], [residues[i] for i in kept], name)
+    first_atoms = (next(residue.atoms()).index for residue in pdb.topology.residues())
+    file_names = [_residue_name(lines.atoms[kept[i]]) for i in first_atoms]
+    positions = plain_array(pdb.getPositions(asNumpy=True))
+    return RawStructure(pdb.topology, positions, file_names, notes)
+
+
+def _sort_lines(text: str, model: int, name: str) -> tuple[_Lines, int]:
+    """Return the lines of one model, and how many models there are."""
+    lines = _Lines()
+    n_models, between = 0, True
+    for number, line in enumerate(text.splitlines(), start=1):
+        record = line[:6].rstrip()
+        if record in ("ATOM", "HETATM"):
+            # Some programs separate models by END alone.
+            if between:
+                n_models, between = n_models + 1, False
+            if n_models == model + 1:
+                _check_coordinates(line, number, name)
+                lines.atoms.append(line)
+        elif record in ("MODEL", "ENDMDL", "END"):
+            between = True
+        elif record == "TER" or line.split()[:1] == ["TER"]:
+            if n_models == model + 1 and not between:
+                lines.ends.add(len(lines.atoms) - 1)
+        elif record == "CRYST1":
+            lines.cell = _cell_lines(line, number, name)
+        elif record == "CONECT":
+            lines.connections.append(line)
+    return lines, n_models
+
+
+def _check_coordinates(line: str, number: int, name: str) -> None:
+    if len(line.rstrip()) < _END_OF_COORDINATES:
+        raise StructureError(f"{name}, line {number}: the line ends before its coordinates do; is the file cut short?")
+    try:
+        for start in (30, 38, 46):
+            float(line[start : start + 8])
+    except ValueError as error:
+        raise StructureError(
+            f"{name}, line {number}: the coordinates {line[30:54].strip()!r} of atom {line[12:16].strip()} in residue "
+            f"{line[17:27].strip()} are not three numbers"
+        ) from error
+
+
+def _cell_lines(line: str, number: int, name: str) -> list[str]:
+    columns = ((6, 15), (15, 24), (24, 33), (33, 40), (40, 47), (47, 54))
+    try:
+        values = [float(line[start:end]) for start, end in columns]
+    except ValueError as error:
+        raise StructureError(f"{name}, line {number}: the unit cell cannot be read from {line.rstrip()!r}") from error
+    return [line] if min(values[:3]) >= _SMALLEST_CELL and min(values[3:]) > 0 else []
+
+
+def _residue_name(line: str) -> str:
+    return line[17:21].strip()
+
+
+def _number_residues(lines: _Lines) -> list[int]:
+    """Number the residues; different names at one site are one residue if alternate locations tell them apart."""
+    numbers: list[int] = []
+    last: tuple[str, str] | None = None
+    for index, line in enumerate(lines.atoms):
+        site, name = line[21:27], _residue_name(line)
+        lettered = line[16] != " "
+        same = last is not None and site == last[0] and (name == last[1] or lettered) and index - 1 not in lines.ends
+        numbers.append(numbers[-1] if same else index)
+        last = (site, name)
+    return numbers
+
+
+def _sites(atoms: list[str], residues: list[int]) -> list[Site]:
+    return [
+        Site(residue, _label(line), _residue_name(line), line[12:16].strip(), line[16].strip(), _occupancy(line))
+        for line, residue in zip(atoms, residues, strict=True)
+    ]
+
+
+def _label(line: str) -> str:
+    chain = line[21].strip()
+    return f"{f'chain {chain}, ' if chain else ''}residue {line[22:27].strip()}"
+
+
+def _occupancy(line: str) -> float:
+    field = line[54:60].strip()
+    try:
+        return float(field) if field else 1.0
+    except ValueError:
+        return 1.0  # OpenMM's reader takes the same
+
+
+def _standard_line(line: str, residue_size: int) -> str:
+    """Return the line without its alternate location, with a residue name that OpenMM knows."""
+    name = _residue_name(line)
+    new = standard_name(name)
+    residue_field = line[17:21] if new == name else f"{new:>3} "
+    line = f"{line[:16]} {residue_field}{line[21:]}"
+    # Without an element column OpenMM reads sodium in the name NA, which many rings of ligands give a nitrogen;
+    # the column where a name starts tells them apart.
+    if not line[76:78].strip() and line[12:15] == " NA" and residue_size > 1:
+        line = f"{line[:76]:<76} N"
+    return line
+
+
+def _guessed_elements_note(atoms: list[str]) -> list[Note]:
+    without = sum(1 for line in atoms if not line[76:78].strip())
+    if not without:
+        return []
+    return [
+        Note(
+            "guessed-elements", f"{counted(without, 'atom')} without an element in the file: it was taken from the name"
+        )
+    ]
+
+
+def _openmm_reader(atoms: list[str], ends: set[int], lines: _Lines, name: str) -> PDBFile:
+    text = [*lines.cell]
+    for index, line in enumerate(atoms):
+        text.append(line)
+        if index in ends:
+            text.append("TER")
+    text += lines.connections
+    try:
+        with warnings.catch_warnings():
+            # OpenMM warns of repeated atoms and residue numbers; the former is an error here, the latter harmless.
+            warnings.simplefilter("ignore")
+            return PDBFile(io.StringIO("\n".join(text) + "\nEND\n"))
+    except (ValueError, IndexError, AssertionError) as error:
+        raise StructureError(f"{name} is not a PDB file that can be read: {error}") from error
+
+
+def _repeated_atoms_error(atoms: list[str], residues: list[int], name: str) -> StructureError:
+    count = Counter((residue, line[12:16].strip()) for line, residue in zip(atoms, residues, strict=True))
+    for line, residue in zip(atoms, residues, strict=True):
+        if count[residue, line[12:16].strip()] > 1:
+            return StructureError(
+                f"{name} lists atom {line[12:16].strip()} of {_label(line).replace('residue', f'residue {_residue_name(line)}')} "
+                "more than once; give the residues different numbers or the atoms different names"
+            )
+    return StructureError(f"{name} lists some atoms more than once; give their residues different numbers")

@@ -1,0 +1,197 @@
+"""Side chains without clashes: standard rotamers, and the choice among them.
+
+The choice is deterministic and costs O(n). Every side chain takes in turn the rotamer with the least repulsion
+from the backbone and from the side chains that already stand; side chains whose neighbourhood has changed
+then choose again, until nothing changes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import product
+from math import radians
+from types import MappingProxyType
+
+import numpy as np
+from scipy.sparse import csr_matrix
+from scipy.spatial import cKDTree
+from scipy.spatial.distance import cdist
+
+from peptidyn.io.residue_templates import POLAR_ROTORS, ResidueTemplate, residue_templates
+
+VDW_RADII = MappingProxyType({"H": 0.110, "C": 0.170, "N": 0.155, "O": 0.152, "S": 0.180})
+"""Van der Waals radii, nm (Bondi; hydrogen after Rowland and Taylor)."""
+
+_GAUCHE = (-65.0, 180.0, 62.0)
+_LINEAR = (180.0, -65.0, 65.0)
+
+# Degrees, the commonest first. Pairs of chi angles that depend on each other are listed, the others multiplied out.
+_ROTAMERS: dict[str, tuple[tuple[float, ...], ...]] = {
+    "ARG": tuple((*c, 0.0) for c in product(_GAUCHE, _LINEAR, _LINEAR, (180.0, -85.0, 85.0))),
+    "ASN": ((-65, -20), (-177, 30), (-65, 120), (-65, -75), (62, 30), (62, -10), (-174, -20)),
+    "ASP": ((-70, -15), (-177, 0), (62, 10), (-177, 65), (62, -30)),
+    "CYS": ((-65,), (-177,), (62,)),
+    "GLN": tuple(product(_GAUCHE, _LINEAR, (0.0, -60.0, 60.0, 120.0, -120.0))),
+    "GLU": tuple(product(_GAUCHE, _LINEAR, (0.0, -40.0, 40.0, 90.0))),
+    "HIS": ((-65, -70), (-177, 60), (-65, 165), (-65, 80), (-177, -165), (-177, -80), (62, -75), (62, 80)),
+    "ILE": ((-65, 170), (-57, -60), (62, 170), (-177, 165), (-177, 66)),
+    "LEU": ((-65, 175), (-177, 65), (-172, 145), (-85, 65), (62, 80)),
+    "LYS": tuple(product(_GAUCHE, _LINEAR, _LINEAR, _LINEAR)),
+    "MET": tuple(product(_GAUCHE, _LINEAR, (180.0, -70.0, 70.0))),
+    "PHE": ((-65, -85), (-177, 80), (-65, -30), (62, 90)),
+    "SER": ((62,), (-65,), (-177,)),
+    "THR": ((62,), (-65,), (-175,)),
+    "TRP": ((-65, 95), (-177, -105), (-177, 90), (-65, -5), (62, -90), (62, 90), (-65, -90)),
+    "TYR": ((-65, -85), (-177, 80), (-65, -30), (62, 90)),
+    "VAL": ((175,), (-60,), (63,)),
+}
+_POLAR = {"CYS": (180.0, 62.0, -65.0), "SER": (180.0, 62.0, -65.0), "THR": (180.0, 62.0, -65.0), "TYR": (0.0, 180.0)}
+
+# Repulsion of a pair is (contact / distance)^12: one at the distance where atoms begin to overlap in earnest.
+_CONTACT = 0.9
+_PREFERENCE = 0.02  # per place down the list of rotamers: decides only between side chains that both fit
+_REACH = 0.4  # nm around a side chain beyond which repulsion does not matter
+_SWEEPS = 20
+
+
+@dataclass(frozen=True)
+class Conformers:
+    """The rotamers of one residue in its own frame.
+
+    Attributes
+    ----------
+    xyz : (n_conformers, n_atoms, 3)
+        nm, rows as in the template.
+    cost : (n_conformers,)
+        What each costs by itself: strain between its own atoms, and rarity.
+    """
+
+    xyz: np.ndarray
+    cost: np.ndarray
+
+
+@lru_cache(maxsize=4096)
+def conformers(letter: str, chi: tuple[float, ...], phi: float | None) -> Conformers:
+    """Return the rotamers of a residue.
+
+    Parameters
+    ----------
+    letter : str
+        One-letter code.
+    chi : tuple of float
+        The first chi angles, rad, where they are prescribed; the others are left to the rotamers.
+    phi : float or None
+        rad; shapes the ring of proline and nothing else.
+    """
+    template = residue_templates()[letter]
+    if letter == "P":
+        assert phi is not None
+        xyz = template.proline_conformers(phi)
+    else:
+        standard = _ROTAMERS.get(template.name, ((),))
+        choices = dict.fromkeys((*chi, *map(radians, rotamer[len(chi) :])) for rotamer in standard)
+        turns = [radians(t) for t in _POLAR[template.name]] if template.name in POLAR_ROTORS else [None]
+        xyz = np.array([template.conformer(c, turn) for c, turn in product(choices, turns)])
+    return Conformers(xyz, _strain(template, xyz) + _PREFERENCE * np.arange(len(xyz)))
+
+
+def _strain(template: ResidueTemplate, xyz: np.ndarray) -> np.ndarray:
+    radii = np.array([VDW_RADII[name[0]] for name in template.names])
+    apart = ~within_three_bonds(len(template.names), np.array(template.bonds)).toarray()
+    first, second = np.nonzero(np.triu(apart))
+    squared = ((xyz[:, first] - xyz[:, second]) ** 2).sum(axis=-1)
+    return (((_CONTACT * (radii[first] + radii[second])) ** 2 / squared) ** 6).sum(axis=-1)
+
+
+def within_three_bonds(n_atoms: int, bonds: np.ndarray) -> csr_matrix:
+    """Return the (n_atoms, n_atoms) table of the pairs, self included, that at most three bonds join."""
+    ends = np.concatenate([bonds, bonds[:, ::-1], np.repeat(np.arange(n_atoms)[:, None], 2, axis=1)])
+    step = csr_matrix((np.ones(len(ends), dtype=np.int64), (ends[:, 0], ends[:, 1])), shape=(n_atoms, n_atoms))
+    return (step @ step @ step) > 0
+
+
+def pack(
+    positions: np.ndarray,
+    radii: np.ndarray,
+    near: csr_matrix,
+    rows: Sequence[np.ndarray],
+    choices: Sequence[np.ndarray],
+    costs: Sequence[np.ndarray],
+) -> np.ndarray:
+    """Choose a rotamer for every residue.
+
+    Parameters
+    ----------
+    positions : (n_atoms, 3)
+        nm; the atoms of side chains may hold anything.
+    radii : (n_atoms,)
+        nm.
+    near : (n_atoms, n_atoms) sparse bool
+        Pairs that do not repel each other, see `within_three_bonds`.
+    rows : list of (m,) int
+        The atoms that the rotamers of each residue place.
+    choices : list of (k, m, 3)
+        Where each rotamer would place them, nm.
+    costs : list of (k,)
+        What each rotamer costs by itself.
+
+    Returns
+    -------
+    (n_atoms, 3)
+        `positions` with every side chain in its rotamer.
+    """
+    xyz = positions.copy()
+    free = [r for r in range(len(rows)) if len(rows[r])]
+    moving = np.zeros(len(xyz), dtype=bool)
+    for r in free:
+        moving[rows[r]] = True
+    standing = np.flatnonzero(~moving)
+    tree = cKDTree(xyz[standing])
+
+    def repulsion(r: int, others: np.ndarray) -> np.ndarray:
+        k, m = choices[r].shape[:2]
+        squared = cdist(choices[r].reshape(-1, 3), xyz[others], "sqeuclidean").reshape(k, m, len(others))
+        contact = _CONTACT * (radii[rows[r]][:, None] + radii[others])
+        contact[near[rows[r]][:, others].toarray()] = 0.0
+        return ((contact**2 / squared) ** 6).sum(axis=(1, 2))
+
+    centres = np.array([choices[r].reshape(-1, 3).mean(axis=0) for r in free]).reshape(-1, 3)
+    reach = [np.linalg.norm(choices[r] - c, axis=-1).max() for r, c in zip(free, centres, strict=True)]
+    alone, beside = {}, {}
+    around = cKDTree(centres).query_ball_point(centres, np.array(reach) + max(reach, default=0.0) + _REACH) if free else []
+    for at, r in enumerate(free):
+        backbone = standing[tree.query_ball_point(centres[at], reach[at] + _REACH)]
+        alone[r] = costs[r] + repulsion(r, backbone)
+        beside[r] = sorted(free[other] for other in around[at] if other != at)
+
+    chosen: dict[int, int] = {}
+    waiting = list(free)
+    for _ in range(_SWEEPS):
+        changed = set()
+        for r in waiting:
+            placed = [rows[other] for other in beside[r] if other in chosen]
+            total = alone[r] + (repulsion(r, np.concatenate(placed)) if placed else 0.0)
+            best = int(np.argmin(total))
+            if chosen.get(r) != best:
+                chosen[r] = best
+                xyz[rows[r]] = choices[r][best]
+                changed.add(r)
+        waiting = [r for r in free if changed.intersection(beside[r])]
+        if not waiting:
+            break
+    return xyz
+
+
+def overlaps(positions: np.ndarray, radii: np.ndarray, near: csr_matrix, limit: float) -> np.ndarray:
+    """Return the pairs of atoms nearer than `limit` times the sum of their radii, the worst first: (n, 2) int.
+
+    Pairs that at most three bonds join (`near`) are left out.
+    """
+    pairs = cKDTree(positions).query_pairs(2.0 * limit * radii.max(), output_type="ndarray").astype(np.int64)
+    pairs = pairs[~np.asarray(near[pairs[:, 0], pairs[:, 1]]).ravel()]
+    distance = np.linalg.norm(positions[pairs[:, 0]] - positions[pairs[:, 1]], axis=1)
+    ratio = distance / (radii[pairs[:, 0]] + radii[pairs[:, 1]])
+    order = np.lexsort((pairs[:, 1], pairs[:, 0], ratio))
+    return pairs[order][ratio[order] < limit]

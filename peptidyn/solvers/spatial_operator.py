@@ -1,0 +1,154 @@
+"""The solver `spatial-operator`: Rodriguez & Kreutz (JPL 88-11, 1988, part I), for trees with any base; O(n).
+
+The factors are in `peptidyn.solvers.spatial_factors`, with the legend and the corrections to print; the four
+algorithms for forward dynamics in `peptidyn.solvers.spatial_dynamics`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from peptidyn.errors import ArgumentError
+from peptidyn.model.state import State
+from peptidyn.model.tree import TreeModel
+from peptidyn.solvers.protocol import Factor, Solver, raise_singular
+from peptidyn.solvers.spatial_dynamics import ALGORITHMS, link_accelerations, make_motion
+from peptidyn.solvers.spatial_factors import (
+    PIVOT_TOLERANCE,
+    Gains,
+    inverse_square_root_columns,
+    make_linkage,
+    riccati_sweep,
+    solve_columns,
+    square_root_columns,
+)
+from peptidyn.units import plain_array
+
+DEFAULT_ALGORITHM = "fd4"
+"""The fewest sweeps, and no bias torques that must cancel."""
+
+
+class SpatialOperatorFactor(Factor):
+    """M = (I + H Phi L) D (I + H Phi L)^T, (4.11), held as P, D and G.
+
+    Attributes
+    ----------
+    links : Linkage
+    gains : Gains
+    """
+
+    def __init__(self, tree: TreeModel, state: State):
+        n = tree.n_links
+        self.links = make_linkage(tree, state)
+        self.gains = Gains(
+            P=np.zeros((n, 6, 6)), D=np.empty(n), G=np.empty((n, 6)), C=np.empty((tree.n_molecules, 6, 6))
+        )
+        singular = riccati_sweep(self.links, self.gains, PIVOT_TOLERANCE)
+        if singular >= 0:
+            raise_singular(tree, singular)
+
+    def solve(self, b: np.ndarray) -> np.ndarray:
+        """Return M^-1 b (n_dof, m) by (4.16)."""
+        return self._columns(solve_columns, b)
+
+    def log_det(self) -> float:
+        """Return ln det M = sum of ln D over the joints + ln det D(N) of the bases."""
+        base = np.log(np.diagonal(self.gains.C, axis1=1, axis2=2)).sum()
+        return float(np.log(self.gains.D).sum() + 2.0 * base)
+
+    def square_root(self, normals: np.ndarray) -> np.ndarray:
+        """Return (I + H Phi L) D^(1/2) z for `normals` z (n_dof, m)."""
+        return self._columns(square_root_columns, normals)
+
+    def inverse_square_root(self, normals: np.ndarray) -> np.ndarray:
+        """Return (I - H Psi L)^T D^(-T/2) z for `normals` z (n_dof, m)."""
+        return self._columns(inverse_square_root_columns, normals)
+
+    def _columns(self, kernel: Any, b: np.ndarray) -> np.ndarray:
+        out = np.empty_like(b)
+        kernel(self.links, self.gains, b, out)
+        return out
+
+
+class SpatialOperatorSolver(Solver):
+    """Riccati factorisation of the mass matrix, filter and smoother sweeps, forward dynamics FD1 to FD4.
+
+    Parameters
+    ----------
+    algorithm : {"fd1", "fd2", "fd3", "fd4"}, optional
+        The forward dynamics behind `accelerations`; they agree to rounding. By default ``fd4``.
+    """
+
+    name = "spatial-operator"
+    paper = "Rodriguez & Kreutz, Recursive mass matrix factorization and inversion, JPL 88-11 (1988)"
+
+    def __init__(self, algorithm: str | None = None):
+        if algorithm is not None:
+            if algorithm not in ALGORITHMS:
+                raise ArgumentError(
+                    f"unknown forward dynamics algorithm {algorithm!r}; the algorithms are: {', '.join(ALGORITHMS)}"
+                )
+            self.name = f"spatial-operator:{algorithm}"
+        self.algorithm = algorithm or DEFAULT_ALGORITHM
+
+    def factor(self, tree: TreeModel, state: State) -> SpatialOperatorFactor:
+        return SpatialOperatorFactor(tree, state)
+
+    def _accelerations(self, tree: TreeModel, state: State, v: np.ndarray, tau: np.ndarray) -> np.ndarray:
+        factor = self.factor(tree, state)
+        return ALGORITHMS[self.algorithm](factor.links, factor.gains, make_motion(factor.links, v), tau)
+
+    def link_accelerations(self, tree: TreeModel, state: State, velocities: Any, tau: Any) -> np.ndarray:
+        """Return the spatial acceleration of every link under generalised forces `tau`, by algorithm FD2; O(n).
+
+        Parameters
+        ----------
+        tree : TreeModel
+        state : State
+        velocities, tau : (n_dof,)
+
+        Returns
+        -------
+        (n_links, 6)
+            Angular acceleration, and acceleration of the link's origin, world axes.
+        """
+        v = tree.check_dof_vector("velocities", velocities)
+        t = tree.check_dof_vector("tau", tau)
+        factor = self.factor(tree, state)
+        return self._finite(link_accelerations(factor.links, factor.gains, make_motion(factor.links, v), t)[1])
+
+    def square_root(self, tree: TreeModel, state: State, normals: Any) -> np.ndarray:
+        """Return L z with L = (I + H Phi L) D^(1/2), L L^T = M: normals become momenta of covariance M; O(n).
+
+        Parameters
+        ----------
+        tree : TreeModel
+        state : State
+        normals : (n_dof,) or (n_dof, m)
+            Independent unit normals z, one sample per column.
+        """
+        z = _check_normals(tree, normals)
+        columns = z.reshape(tree.n_dof, -1)
+        return self._finite(self.factor(tree, state).square_root(columns)).reshape(z.shape)
+
+    def inverse_square_root(self, tree: TreeModel, state: State, normals: Any) -> np.ndarray:
+        """Return L^-T z = (I - H Psi L)^T D^(-T/2) z: normals become velocities of covariance M^-1; O(n).
+
+        Arguments as in `square_root`; L is the factor that `square_root` applies.
+        """
+        z = _check_normals(tree, normals)
+        columns = z.reshape(tree.n_dof, -1)
+        return self._finite(self.factor(tree, state).inverse_square_root(columns)).reshape(z.shape)
+
+
+def _check_normals(tree: TreeModel, normals: Any) -> np.ndarray:
+    z = plain_array(normals)
+    if z.ndim not in (1, 2) or z.shape[0] != tree.n_dof:
+        raise ArgumentError(
+            f"normals have shape {z.shape}, expected ({tree.n_dof},) or ({tree.n_dof}, m): one row per degree of freedom"
+        )
+    if not np.isfinite(z).all():
+        raise ArgumentError("normals hold values that are not finite numbers")
+    return z

@@ -1,0 +1,277 @@
+"""All solvers x trees x {solve, log_det, accelerations}, driven by the registry, against dense and Pinocchio."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from pinocchio_oracle import PinocchioTree
+from random_trees import beads, random_state, random_tree
+from real_structures import DATA, all_paths, load
+
+from peptidyn.errors import ArgumentError, SolverError
+from peptidyn.io.peptides import build_peptide
+from peptidyn.model.beads import bead_chain
+from peptidyn.model.build import build_tree
+from peptidyn.model.kinematics import POINT
+from peptidyn.solvers.dense import DenseSolver, mass_matrix
+from peptidyn.solvers.dynamics import inverse_dynamics
+from peptidyn.solvers.protocol import Factor, UnsupportedError, get_solver, list_solvers
+
+FAST = [name for name in list_solvers() if name != "dense"]
+BENDS = "phi psi chi omega methyl angles"
+
+
+def tolerance(tree) -> float:
+    """Allowed relative error: 1e-12 per degree of freedom, and never more than 1e-9."""
+    return min(1e-9, 1e-12 * max(10, tree.n_dof))
+
+
+def scaled_error(M, found, expected) -> float:
+    """Return the largest error of a generalised velocity in units of its own inertial scale.
+
+    Angular and linear components differ by orders of magnitude; sqrt(M_ii) brings them to one scale.
+    """
+    weight = np.sqrt(np.diag(M))[:, None]
+    found, expected = found.reshape(len(M), -1), expected.reshape(len(M), -1)
+    return float(np.abs(weight * (found - expected)).max() / np.abs(weight * expected).max())
+
+
+def check_solver(solver, tree, seed=0):
+    """Compare solve (one and many right-hand sides), log_det and accelerations with the definition of M."""
+    rng = np.random.default_rng(seed)
+    state = random_state(tree, rng)
+    M = mass_matrix(tree, state)
+    if not len(M):
+        assert solver.log_det(tree, state) == 0.0
+        return
+    x, a = rng.normal(size=(tree.n_dof, 3)), rng.normal(size=tree.n_dof)
+    v = rng.normal(size=tree.n_dof)
+    allowed = tolerance(tree)
+    found = solver.solve(tree, state, M @ x)
+    assert found.shape == x.shape
+    assert scaled_error(M, found, x) < allowed
+    single = solver.solve(tree, state, M @ x[:, 0])
+    assert single.shape == (tree.n_dof,)
+    assert scaled_error(M, single, x[:, 0]) < allowed
+    scale = np.sqrt(np.diag(M))
+    sign, log_det = np.linalg.slogdet(M / np.outer(scale, scale))
+    assert sign == 1
+    log_det += 2 * np.log(scale).sum()
+    assert solver.log_det(tree, state) == pytest.approx(log_det, abs=allowed * tree.n_dof)
+    tau = inverse_dynamics(tree, state, v, a)
+    assert scaled_error(M, solver.accelerations(tree, state, v, tau), a) < allowed * 10
+
+
+@pytest.mark.parametrize("name", list_solvers())
+@pytest.mark.parametrize("base", ["free", "fixed"])
+@pytest.mark.parametrize(
+    ("kind", "n"),
+    [("serial", 4), ("serial", 40), ("serial", 303), ("branched", 20), ("branched", 300), ("star", 30), ("star", 120),
+     ("forest", 30), ("forest", 200)],
+)  # fmt: skip
+def test_random_trees(name, kind, n, base):
+    for seed in range(1 if n > 100 else 3):
+        check_solver(get_solver(name), random_tree(kind, n, seed=seed, base=base), seed)
+
+
+@pytest.mark.parametrize("name", list_solvers())
+@pytest.mark.parametrize("soft", ["phi psi chi", BENDS])
+@pytest.mark.parametrize("path", all_paths(), ids=lambda p: p.name)
+def test_real_structures(name, path, soft):
+    structure = load(path)
+    tree = build_tree(structure, soft)
+    if tree.n_dof > 2000:  # dense would need hours: the protein alone, and the whole system in test_solvated_system
+        tree = build_tree(structure.subset("protein"), soft)
+    check_solver(get_solver(name), tree)
+
+
+@pytest.mark.parametrize("name", FAST)
+def test_solvated_system(name):
+    """Protein, waters and ions together: M is block diagonal over molecules, and so are the answers."""
+    from real_structures import VILLIN_IN_WATER
+
+    tree = build_tree(load(VILLIN_IN_WATER))
+    rng = np.random.default_rng(0)
+    state = random_state(tree, rng)
+    x = rng.normal(size=tree.n_dof)
+    found = get_solver(name).solve(tree, state, tree.momenta(state, x))
+    points = tree.joint[tree.parent < 0] == POINT
+    assert points.any()
+    assert np.abs(found - x).max() < 1e-9
+
+
+@pytest.mark.parametrize("name", list_solvers())
+@pytest.mark.parametrize("base", ["free", "fixed"])
+@pytest.mark.parametrize(("kind", "n"), [("serial", 103), ("branched", 150), ("star", 60), ("forest", 90)])
+def test_pinocchio(name, kind, n, base):
+    tree = random_tree(kind, n, seed=5, base=base)
+    rng = np.random.default_rng(6)
+    state = random_state(tree, rng)
+    oracle = PinocchioTree(tree, state)
+    M = oracle.mass_matrix()
+    assert np.abs(M - mass_matrix(tree, state)).max() < 1e-9 * np.abs(M).max()
+    b, v, tau = rng.normal(size=(3, tree.n_dof))
+    assert scaled_error(M, get_solver(name).solve(tree, state, b), oracle.solve(b)) < 1e-9
+    found = get_solver(name).accelerations(tree, state, v, tau)
+    assert scaled_error(M, found, oracle.accelerations(v, tau)) < 1e-9
+
+
+@pytest.mark.parametrize("name", list_solvers())
+def test_pinocchio_on_a_peptide_with_bends(name):
+    tree = build_tree(load(DATA / "all20.pdb"), BENDS)
+    state = random_state(tree, np.random.default_rng(1))
+    oracle = PinocchioTree(tree, state)
+    M = oracle.mass_matrix()
+    b = np.random.default_rng(2).normal(size=tree.n_dof)
+    assert scaled_error(M, get_solver(name).solve(tree, state, b), oracle.solve(b)) < 1e-9
+
+
+@pytest.mark.parametrize("name", list_solvers())
+def test_root_choice_does_not_change_log_det(name):
+    structure = load(DATA / "all20.pdb")
+    values = []
+    for root in (0, structure.n_atoms // 2, structure.n_atoms - 1):
+        tree = build_tree(structure, BENDS, root=root)
+        values.append(get_solver(name).log_det(tree, tree.reference))
+    assert np.ptp(values) < 1e-10
+
+
+@pytest.mark.parametrize("name", list_solvers())
+def test_mass_sharing_does_not_change_log_det(name):
+    from dataclasses import replace
+
+    from peptidyn.model.build import reference_geometry
+
+    tree = build_tree(load(DATA / "ala10-helix.pdb"), "phi psi chi methyl")
+    rng = np.random.default_rng(3)
+    # any other division of the shared masses between the units that hold them
+    weight = tree.share_weight * rng.uniform(0.5, 1.5, len(tree.share_weight))
+    weight /= np.bincount(tree.share_atom, weights=weight)[tree.share_atom]
+    other = replace(tree, share_weight=weight)
+    other = replace(other, **reference_geometry(other, tree.positions(tree.reference), tree.masses))
+    assert not np.allclose(other.link_mass, tree.link_mass)
+    solver = get_solver(name)
+    assert abs(solver.log_det(tree, tree.reference) - solver.log_det(other, other.reference)) < 1e-10
+
+
+@pytest.mark.parametrize("name", list_solvers())
+def test_same_bits_twice_and_inputs_unchanged(name):
+    tree = build_tree(build_peptide("AWPK"), BENDS)
+    rng = np.random.default_rng(0)
+    state = random_state(tree, rng)
+    b, v = rng.normal(size=(2, tree.n_dof))
+    kept = b.copy(), v.copy(), state.q.copy()
+    solver = get_solver(name)
+    assert np.array_equal(solver.solve(tree, state, b), solver.solve(tree, state, b))
+    assert solver.log_det(tree, state) == solver.log_det(tree, state)
+    assert np.array_equal(solver.accelerations(tree, state, v, b), solver.accelerations(tree, state, v, b))
+    assert np.array_equal(b, kept[0]) and np.array_equal(v, kept[1]) and np.array_equal(state.q, kept[2])
+
+
+def test_log_det_at_three_thousand_torsions():
+    tree = bead_chain(3003, 0.15, np.deg2rad(110), 12.0, torsion=np.deg2rad(65))
+    rng = np.random.default_rng(0)
+    state = tree.reference.replace(torsions=rng.uniform(-np.pi, np.pi, tree.n_torsions))
+    values = np.array([get_solver(name).log_det(tree, state) for name in FAST])
+    assert np.ptp(values) < 1e-9 * np.abs(values).max(), dict(zip(FAST, values, strict=True))
+
+
+# ---------------------------------------------------------------------------- bad input
+
+
+@pytest.mark.parametrize("name", list_solvers())
+def test_wrong_arguments_are_named(name):
+    tree = bead_chain(6, 0.15, 1.9, 1.0)
+    solver, state = get_solver(name), tree.reference
+    with pytest.raises(ArgumentError, match=r"b has shape \(4,\), expected \(9,\)"):
+        solver.solve(tree, state, np.zeros(4))
+    with pytest.raises(ArgumentError, match="b holds values that are not finite"):
+        solver.solve(tree, state, np.full(9, np.nan))
+    with pytest.raises(ArgumentError, match="tau has shape"):
+        solver.accelerations(tree, state, np.zeros(9), np.zeros(3))
+    with pytest.raises(ArgumentError, match="velocities holds values"):
+        solver.accelerations(tree, state, np.full(9, np.inf), np.zeros(9))
+
+
+@pytest.mark.parametrize("name", list_solvers())
+def test_a_collinear_molecule_is_refused(name):
+    pair = build_tree(beads([-1, 0], np.random.default_rng(0)), soft="rotor")
+    with pytest.raises(SolverError, match="singular"):
+        get_solver(name).solve(pair, pair.reference, np.ones(6))
+    with pytest.raises(SolverError, match="singular"):
+        get_solver(name).log_det(pair, pair.reference)
+
+
+@pytest.mark.parametrize("name", FAST)
+def test_the_singular_body_is_named(name):
+    pair = build_tree(beads([-1, 0], np.random.default_rng(0)), soft="rotor")
+    with pytest.raises(SolverError, match="MOL 1"):
+        get_solver(name).log_det(pair, pair.reference)
+
+
+def test_unknown_solver_lists_the_known():
+    with pytest.raises(ArgumentError, match=r"unknown solver 'abc'; the solvers are: dense, fixman"):
+        get_solver("abc")
+
+
+def test_missing_quantities_name_the_solvers_that_have_them():
+    tree = bead_chain(6, 0.15, 1.9, 1.0)
+    with pytest.raises(UnsupportedError, match="virtual-work"):
+        get_solver("udu").constraint_forces(tree, tree.reference, np.zeros(9), np.zeros(9))
+    with pytest.raises(UnsupportedError, match="spatial-operator"):
+        get_solver("fixman").square_root(tree, tree.reference, np.zeros(9))
+
+
+# ---------------------------------------------------------------------------- broken on purpose
+
+
+class _BrokenFactor(Factor):
+    def __init__(self, M):
+        self.M = M
+
+    def solve(self, b):
+        return np.linalg.solve(self.M, b)
+
+    def log_det(self):
+        return float(np.linalg.slogdet(self.M)[1])
+
+
+class ForgetsSiblings(DenseSolver):
+    """Treats branches of one body as if they did not feel each other: the mass matrix lacks their base coupling."""
+
+    name = "forgets-siblings"
+
+    def factor(self, tree, state):
+        M = mass_matrix(tree, state)
+        M[:3, 3:6] = M[3:6, :3] = 0.0
+        return _BrokenFactor(M)
+
+
+class ForgetsVelocities(DenseSolver):
+    """Forward dynamics without centrifugal and Coriolis terms."""
+
+    name = "forgets-velocities"
+
+    def _accelerations(self, tree, state, v, tau):
+        return self.factor(tree, state).solve(tau[:, None])[:, 0]
+
+
+class WeldsTheBase(DenseSolver):
+    """ln det M over the soft coordinates alone, as if the base could not move."""
+
+    name = "welds-the-base"
+
+    def factor(self, tree, state):
+        M = mass_matrix(tree, state)
+        factor = _BrokenFactor(M)
+        soft = np.ix_(tree.coordinate_dof, tree.coordinate_dof)
+        factor.log_det = lambda: float(np.linalg.slogdet(M[soft])[1])
+        return factor
+
+
+@pytest.mark.parametrize("broken", [ForgetsSiblings, ForgetsVelocities, WeldsTheBase])
+def test_broken_solvers_are_caught(broken):
+    tree = random_tree("branched", 20, seed=0)
+    check_solver(DenseSolver(), tree)
+    with pytest.raises(AssertionError):
+        check_solver(broken(), tree)
