@@ -87,9 +87,7 @@ def _inspect(options: argparse.Namespace) -> int:
     from peptidyn.model.backbone import backbone_frames
     from peptidyn.model.build import build_tree
 
-    structure = load_structure(
-        options.file, model=options.model, add_hydrogens=options.add_hydrogens, pH=options.pH
-    )
+    structure = load_structure(options.file, model=options.model, add_hydrogens=options.add_hydrogens, pH=options.pH)
     tree = build_tree(structure, soft=options.soft, base=options.base, rigid=options.rigid)
     frames = tuple(backbone_frames(structure)) if options.frames else ()
     report = inspect_tree(structure, tree, frames)

@@ -39,7 +39,9 @@ class PinocchioTree:
                 joint, placement = pin.JointModelTranslation(), pin.SE3.Identity()
                 q += [*state.base_position[m]]
             else:
-                kind = pin.JointModelPrismaticUnaligned if tree.joint[l] == PRISMATIC else pin.JointModelRevoluteUnaligned
+                kind = (
+                    pin.JointModelPrismaticUnaligned if tree.joint[l] == PRISMATIC else pin.JointModelRevoluteUnaligned
+                )
                 joint = kind(tree.axis[l].copy())
                 placement = pin.SE3(np.eye(3), tree.origin[l] - tree.origin[up])
                 if joints[up] == 0:

@@ -21,18 +21,24 @@ class Beads:
 
 
 def beads(parents: list[int], rng: np.random.Generator) -> Beads:
-    """Return atoms bonded as `parents` says (-1 starts a molecule), at random places and with random masses."""
+    """Return atoms bonded as `parents` says (-1 starts a molecule), with random masses, bond angles and torsions.
+
+    Bond angles lie between 60 and 130 degrees: a chain that can become straight has a singular mass matrix there.
+    """
     n = len(parents)
     x = np.zeros((n, 3))
     for i, up in enumerate(parents):
         if up < 0:
             x[i] = rng.normal(scale=2.0, size=3)
-        else:
-            away = rng.normal(size=3)
-            if parents[up] >= 0:
-                back = x[up] - x[parents[up]]
-                away += 1.2 * back / np.linalg.norm(back) * np.linalg.norm(away)
-            x[i] = x[up] + 0.15 * away / np.linalg.norm(away)
+            continue
+        away = rng.normal(size=3)
+        if parents[up] >= 0:
+            along = x[up] - x[parents[up]]
+            along /= np.linalg.norm(along)
+            side = away - (away @ along) * along
+            angle = np.deg2rad(rng.uniform(60, 130))
+            away = -np.cos(angle) * along + np.sin(angle) * side / np.linalg.norm(side)
+        x[i] = x[up] + 0.15 * away / np.linalg.norm(away)
     bonds = sorted((up, i) for i, up in enumerate(parents) if up >= 0)
     atoms = Atoms(
         name=np.array([f"B{i}" for i in range(n)]),

@@ -6,7 +6,7 @@ Set PEPTIDYN_STRUCTURES to a folder to test every structure in it too.
 from __future__ import annotations
 
 import os
-from functools import lru_cache
+from functools import cache
 from pathlib import Path
 
 import openmm.app
@@ -35,7 +35,7 @@ def all_paths() -> list[Path]:
     return [*sorted(DATA.glob("*.pdb")), VILLIN_IN_WATER, CRYSTAL, *extra_paths()]
 
 
-@lru_cache(maxsize=None)
+@cache
 def load(path: Path) -> Structure:
     """Load a structure once per test session; structures without hydrogens are completed."""
     structure = load_structure(path)

@@ -148,7 +148,7 @@ def test_trimer_and_four_beads_closed_form():
 
 
 def test_bead_chain_arguments():
-    with pytest.raises(ArgumentError, match="np.deg2rad"):
+    with pytest.raises(ArgumentError, match=r"np\.deg2rad"):
         bead_chain(5, 1.0, 110.0, 1.0)
     with pytest.raises(ArgumentError, match="at least 3"):
         bead_chain(2, 1.0, 1.0, 1.0)

@@ -84,14 +84,16 @@ def test_atom_order_within_residues(name, seed):
     atoms = structure.atoms
     bonds = np.sort(new_index[atoms.bonds], axis=1)
     by_bond = np.lexsort((bonds[:, 1], bonds[:, 0]))
+    shuffled_atoms = replace(
+        atoms,
+        name=atoms.name[order],
+        element=atoms.element[order],
+        residue=atoms.residue[order],
+        bonds=bonds[by_bond],
+        bond_order=atoms.bond_order[by_bond],
+    )
     shuffled = replace(
-        structure,
-        atoms=replace(
-            atoms, name=atoms.name[order], element=atoms.element[order], residue=atoms.residue[order],
-            bonds=bonds[by_bond], bond_order=atoms.bond_order[by_bond],
-        ),  # fmt: skip
-        positions=structure.positions[order],
-        masses=structure.masses[order],
+        structure, atoms=shuffled_atoms, positions=structure.positions[order], masses=structure.masses[order]
     )
     tree, other = build_tree(structure, SOFT), build_tree(shuffled, SOFT)
     assert sizes(tree) == sizes(other)

@@ -46,6 +46,15 @@ def test_topological_order_and_counts(path):
     assert sorted(c.dof for c in tree.coordinates) == sorted(tree.coordinate_dof.tolist())
 
 
+RING_DIHEDRALS = {
+    "PRO": [("N", "CA", "CB", "CG"), ("CA", "CB", "CG", "CD")],
+    "PHE": [("CG", "CD1", "CE1", "CZ")],
+    "TYR": [("CG", "CD1", "CE1", "CZ")],
+    "HIS": [("CG", "ND1", "CE1", "NE2")],
+    "TRP": [("CD1", "NE1", "CE2", "CZ2"), ("CG", "CD2", "CE2", "NE1")],
+}
+
+
 def _hard_geometry(structure):
     """Return index arrays of all bonds, all angles, all omegas, all ring dihedrals and all C-alpha centres."""
     atoms = structure.atoms
@@ -72,17 +81,13 @@ def _hard_geometry(structure):
                 after = atoms.residue_atoms[atoms.residue[n]]
                 if "CA" in after:
                     omegas.append((table["CA"], table["C"], n, after["CA"]))
-    rings = []
-    for r in range(atoms.n_residues):
-        table = atoms.residue_atoms[r]
-        if "CA" not in table:
-            continue
-        for names in (("N", "CA", "CB", "CG"), ("CG", "CD1", "CE1", "CZ"), ("CG", "ND1", "CE1", "NE2"), ("CD1", "NE1", "CE2", "CZ2")):
-            if atoms.residue_name[r] in ("PRO", "PHE", "TYR", "HIS", "TRP") and all(n in table for n in names):
-                if names[0] == "N" and atoms.residue_name[r] != "PRO":
-                    continue
-                rings.append(tuple(table[n] for n in names))
-    return bonds, np.array(angles), np.array(omegas).reshape(-1, 4), np.array(rings).reshape(-1, 4), np.array(centres).reshape(-1, 4)
+    rings = [
+        tuple(table[n] for n in names)
+        for table, name in zip(atoms.residue_atoms, atoms.residue_name.tolist(), strict=True)
+        for names in RING_DIHEDRALS.get(name, ())
+        if all(n in table for n in names)
+    ]
+    return bonds, np.array(angles), *(np.array(quads, dtype=int).reshape(-1, 4) for quads in (omegas, rings, centres))
 
 
 def _lengths(x, bonds):
@@ -112,14 +117,16 @@ def test_a_thousand_random_settings_keep_the_hard_geometry(path):
     structure = load(path)
     tree = build_tree(structure)
     bonds, angles, omegas, rings, centres = _hard_geometry(structure)
-    x0 = structure.positions
-    expected = (_lengths(x0, bonds), _cosines(x0, angles), _unit_dihedrals(x0, omegas), _unit_dihedrals(x0, rings), _volumes(x0, centres))
+
+    def measure(x):
+        dihedrals = _unit_dihedrals(x, omegas), _unit_dihedrals(x, rings)
+        return _lengths(x, bonds), _cosines(x, angles), *dihedrals, _volumes(x, centres)
+
+    expected = measure(structure.positions)
     rng = np.random.default_rng(11)
     for _ in range(1000):
         state = tree.reference.replace(torsions=rng.uniform(-np.pi, np.pi, tree.n_torsions))
-        x = tree.positions(state)
-        found = (_lengths(x, bonds), _cosines(x, angles), _unit_dihedrals(x, omegas), _unit_dihedrals(x, rings), _volumes(x, centres))
-        for before, after in zip(expected, found, strict=True):
+        for before, after in zip(expected, measure(tree.positions(state)), strict=True):
             assert np.abs(after - before).max(initial=0.0) < 1e-9
 
 
@@ -147,7 +154,8 @@ def test_torsions_agree_with_mdtraj(path):
         pairs = [tuple(sorted(quad[i : i + 2])) for i in range(3)]
         if not all(pair in bonded for pair in pairs):
             continue  # MDTraj joins residues across chain breaks
-        ring = pairs[1] in in_ring or structure.atoms.residue_name[structure.atoms.residue[quad[1]]] == "PRO" and name != "psi"
+        proline = structure.atoms.residue_name[structure.atoms.residue[quad[1]]] == "PRO"
+        ring = pairs[1] in in_ring or (proline and name != "psi")
         assert quad in ours or ring, (name, quad)
 
 
@@ -376,9 +384,8 @@ def test_new_geometry_and_masses_keep_the_topology():
     for name in ("parent", "axis", "origin", "local", "q_reference", "link_inertia"):
         assert np.array_equal(getattr(moved, name), getattr(rebuilt, name)), name
     heavy = structure.masses * rng.uniform(0.5, 2.0, structure.n_atoms)
-    assert np.allclose(
-        tree.with_masses(heavy).link_inertia, build_tree(structure.with_masses(heavy), EVERYTHING).link_inertia, atol=1e-12
-    )
+    expected = build_tree(structure.with_masses(heavy), EVERYTHING)
+    assert np.allclose(tree.with_masses(heavy).link_inertia, expected.link_inertia, atol=1e-12)
     assert tree.fingerprint != moved.fingerprint
     assert tree.fingerprint == build_tree(structure, EVERYTHING).fingerprint
 

@@ -3,16 +3,30 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
 
 from peptidyn.io.structure import Structure
 from peptidyn.model.backbone import BackboneTable
+from peptidyn.model.chemistry import BENDS, CHIS
 from peptidyn.model.kinematics import FIXED, FREE, POINT
 from peptidyn.model.residues import WATERS, is_amino_acid
 from peptidyn.model.tree import TreeModel
 
+_TORSIONS = ("phi", "psi", "carboxyl", "omega", *CHIS, "rotor", "amide", "methyl", "polar")
+_UNITS = (
+    "peptide plane",
+    "peptide planes",
+    "alpha carbon",
+    "side chain",
+    "terminus",
+    "cap",
+    "molecule",
+    "water",
+    "ion",
+)
 _ROOTS = {FREE: "free", POINT: "single atoms", FIXED: "with a fixed base"}
 
 
@@ -28,11 +42,11 @@ def inspect_tree(structure: Structure, tree: TreeModel, frames: tuple[BackboneTa
         "atoms": structure.n_atoms,
         "mass": round(float(structure.masses.sum()), 4),
         "chains": [_chain(structure, chain) for chain in range(atoms.n_chains)],
-        "molecules": {_ROOTS[kind]: count for kind, count in sorted(Counter(tree.joint[tree.parent < 0].tolist()).items())},
+        "molecules": _counted((_ROOTS[kind] for kind in tree.joint[tree.parent < 0].tolist()), tuple(_ROOTS.values())),
         "bodies": tree.n_bodies,
-        "units": dict(Counter(unit.kind for unit in units)),
-        "torsions": dict(Counter(c.kind for c in tree.torsions)),
-        "bends": dict(Counter(c.kind for c in tree.bends)),
+        "units": _counted((unit.kind for unit in units), _UNITS),
+        "torsions": _counted((c.kind for c in tree.torsions), _TORSIONS),
+        "bends": _counted((c.kind for c in tree.bends), BENDS),
         "degrees_of_freedom": {
             "total": tree.n_dof,
             "base": tree.n_dof - tree.n_coordinates,
@@ -70,6 +84,12 @@ def inspect_tree(structure: Structure, tree: TreeModel, frames: tuple[BackboneTa
         ],
         "frames": [table.to_dict() for table in frames],
     }
+
+
+def _counted(kinds: Iterable[str], order: Sequence[str]) -> dict[str, int]:
+    """Count kinds; known ones come in the given order, others after them."""
+    counts = Counter(kinds)
+    return {kind: counts[kind] for kind in [*order, *sorted(set(counts) - set(order))] if counts[kind]}
 
 
 def _chain(structure: Structure, chain: int) -> dict[str, Any]:

@@ -16,8 +16,8 @@ from scipy.spatial import cKDTree
 
 from peptidyn.atoms import Atoms
 from peptidyn.errors import StructureError
-from peptidyn.io.notes import Note, counted, some
 from peptidyn.io.composition import HYDROGENS, WATER, standard_residues
+from peptidyn.io.notes import Note, counted, some
 from peptidyn.io.topology import Bonds
 
 PEPTIDE_BOND_LIMIT = 0.2
@@ -338,8 +338,8 @@ def _bond_unknown_residues(work: _Perception) -> None:
         for atom in members:
             if len(work.near[atom]) > _MOST_BONDS.get(work.element[atom], 8):
                 raise StructureError(
-                    f"the bonds of {work.atoms.residue_label(residue)}, which is no standard residue, cannot be told from "
-                    f"its coordinates: atom {work.atoms.name[atom]} would have {len(work.near[atom])} bonds; "
+                    f"{work.atoms.residue_label(residue)} is no standard residue and its bonds cannot be told from its "
+                    f"coordinates: atom {work.atoms.name[atom]} would have {len(work.near[atom])} bonds; "
                     "repair the coordinates or give CONECT records"
                 )
         inferred.append(residue)

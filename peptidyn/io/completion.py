@@ -1,15 +1,19 @@
-"""Completion: missing heavy atoms and hydrogens added, by PDBFixer and OpenMM's Modeller.
+"""Completion: missing heavy atoms and hydrogens added.
 
-Nothing is fetched from the network, atoms that are there keep their coordinates to the last bit, no
-residue is built where a loop is missing, and the same input gives the same output.
+PDBFixer's residue templates say how residues look, OpenMM's Modeller which hydrogens they carry. Nothing is fetched
+from the network, atoms that are there keep their coordinates to the last bit, no residue is built where a loop is
+missing, and the same input gives the same output.
 """
 
 from __future__ import annotations
 
 import io
 import random
+from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,8 +21,9 @@ import numpy as np
 from peptidyn.atoms import Atoms
 from peptidyn.errors import ArgumentError, StructureError
 from peptidyn.io.bonding import settle_bonds
-from peptidyn.io.composition import HYDROGENS, WATER, Hydrogen, standard_residues
+from peptidyn.io.composition import HYDROGENS, WATER, Hydrogen, missing_atoms, standard_residues
 from peptidyn.io.notes import Note, counted, some
+from peptidyn.io.placement import Shape, Surroundings, place_heavy_atoms, place_hydrogens
 from peptidyn.io.structure import Structure
 from peptidyn.io.topology import atoms_from_topology, bonds_of, copy_topology, masses_from_elements
 from peptidyn.units import plain_array
@@ -58,7 +63,7 @@ def complete(structure: Structure, *, pH: float = 7.0, variants: Mapping[int, st
     starts = _segment_starts(whole)
     apart = copy_topology(whole.topology, bonds_of(whole.topology), break_before=starts)
     with _reproducible():
-        heavy_topology, heavy_positions = _add_heavy_atoms(apart, whole)
+        heavy_topology, heavy_positions = _add_heavy_atoms(apart, whole.positions)
         topology, positions = _add_hydrogen_atoms(heavy_topology, heavy_positions, pH, variants)
     return _assemble(whole, apart, topology, positions, pH)
 
@@ -85,25 +90,25 @@ def _reference_platform() -> Any:
 
 
 def _without_hopeless_residues(structure: Structure, variants: dict[int, str]) -> tuple[Structure, dict[int, str]]:
-    """Leave out amino acids that are a fragment of a backbone, bonded to nothing: no completion has a meaning."""
+    """Leave out amino acids with so little of their backbone that nothing says where the rest would be."""
     atoms = structure.atoms
     hopeless = []
     for r, name in enumerate(atoms.residue_name.tolist()):
         residue = standard_residues().get(name)
         table = atoms.residue_atoms[r]
-        if residue is None or not residue.is_amino_acid or {"N", "CA", "C"} <= table.keys():
-            continue
-        if all(atoms.residue[b] == r for a in table.values() for b in atoms.neighbours[a]):
+        if residue is not None and residue.is_amino_acid and len(table.keys() & {"N", "CA", "C", "CB"}) < 3:
             hopeless.append(r)
     if not hopeless:
         return structure, variants
     keep = np.flatnonzero(~np.isin(atoms.residue, hopeless))
     if not keep.size:
-        raise StructureError(f"{structure.name} cannot be completed: none of its residues has N, CA and C")
+        raise StructureError(f"{structure.name} cannot be completed: its residues lack most of their backbone atoms")
     shift = {old: new for new, old in enumerate(np.unique(atoms.residue[keep]).tolist())}
     named = some([atoms.residue_label(r) for r in hopeless])
-    text = f"{counted(len(hopeless), 'residue')} without N, CA and C or any bond to a neighbour left out: {named}"
-    remaining = structure.subset(keep).with_notes(Note("dropped", text))
+    text = f"{counted(len(hopeless), 'residue')} with less than three of N, CA, C, CB left out: {named}"
+    remaining = structure.subset(keep)
+    notes = [note for note in remaining.notes if note.kind != "cut"]
+    remaining = replace(remaining, notes=(*notes, Note("dropped", text)))
     return remaining, {shift[r]: v for r, v in variants.items() if r in shift}
 
 
@@ -137,13 +142,10 @@ def _segment_starts(structure: Structure) -> set[int]:
         r, s = sorted((int(atoms.residue[i]), int(atoms.residue[j])))
         if s == r + 1:
             joined.add(s)
-    loose = [
-        _may_be_loose(atoms, r, structure.positions) for r in range(1, atoms.n_residues)
-    ]  # fmt: skip
     starts = set()
     for s in range(1, atoms.n_residues):
         polymer = _in_polymer(atoms, s - 1) or _in_polymer(atoms, s)
-        if polymer and s not in joined and not loose[s - 1]:
+        if polymer and s not in joined and not _may_be_loose(atoms, s, structure.positions):
             starts.add(s)
     return starts
 
@@ -166,55 +168,88 @@ def _may_be_loose(atoms: Atoms, residue: int, positions: np.ndarray) -> bool:
 # ---------------------------------------------------------------------- the libraries
 
 
-def _add_heavy_atoms(topology: Topology, structure: Structure) -> tuple[Topology, Any]:
-    """Let PDBFixer add missing heavy atoms and OXT to the residues that are there."""
-    from openmm import unit
+def _add_heavy_atoms(topology: Topology, positions: np.ndarray) -> tuple[Topology, np.ndarray]:
+    """Add the missing heavy atoms of residues that are there, and OXT at the ends of the pieces of chain."""
+    atoms = atoms_from_topology(topology)
+    shapes = _shapes()
+    surroundings = Surroundings(positions)
+    linked: dict[int, dict[str, np.ndarray]] = defaultdict(dict)
+    for i, j in atoms.bonds.tolist():
+        if atoms.residue[i] != atoms.residue[j]:
+            linked[int(atoms.residue[i])][str(atoms.name[i])] = positions[j]
+            linked[int(atoms.residue[j])][str(atoms.name[j])] = positions[i]
+    for r in range(1, atoms.n_residues):
+        if _may_be_loose(atoms, r, positions):
+            if (nitrogen := atoms.residue_atoms[r].get("N")) is not None:
+                linked[r - 1]["C"] = positions[nitrogen]
+            if (carbon := atoms.residue_atoms[r - 1].get("C")) is not None:
+                linked[r]["N"] = positions[carbon]
+    added: dict[int, dict[str, np.ndarray]] = {}
+    for lack in missing_atoms(atoms):
+        shape = shapes.get(str(atoms.residue_name[lack.residue]))
+        if lack.heavy and shape is not None:
+            present = {name: positions[a] for name, a in atoms.residue_atoms[lack.residue].items()}
+            places = place_heavy_atoms(shape, present, lack.heavy, linked[lack.residue], surroundings)
+            if places:
+                added[lack.residue] = places
+    if not added:
+        return topology, positions
+    extra = {r: [(name, _element(name)) for name in places] for r, places in added.items()}
+    bigger = copy_topology(topology, bonds_of(topology), extra_atoms=extra)
+    bigger.createStandardBonds()
+    rows = []
+    for r, members in enumerate(_residue_members(atoms)):
+        rows += [positions[a] for a in members] + list(added.get(r, {}).values())
+    return bigger, np.array(rows)
+
+
+def _residue_members(atoms: Atoms) -> list[np.ndarray]:
+    return np.split(np.arange(atoms.n_atoms), np.flatnonzero(np.diff(atoms.residue)) + 1)
+
+
+def _element(name: str) -> Any:
+    """Heavy atoms of standard residues are named by one-letter elements."""
+    from openmm.app import Element
+
+    return Element.getBySymbol(name[0])
+
+
+@cache
+def _shapes() -> dict[str, Shape]:
+    """The residue templates that PDBFixer ships.
+
+    Only their coordinates are used. PDBFixer's own placement may mirror a template that is fitted to few atoms, which
+    turns L into D amino acids.
+    """
     from pdbfixer import PDBFixer
 
-    # PDBFixer wants a file to start from; positions read back from one would be rounded.
-    fixer = PDBFixer(pdbfile=io.StringIO(_ANY_PDB), platform=_reference_platform())
-    fixer.topology = topology
-    fixer.positions = structure.positions * unit.nanometer
-    fixer.missingResidues = {}
-    fixer.findMissingAtoms()
-    bonded_outside = {atom for bond in topology.bonds() for atom in bond[:2] if bond[0].residue is not bond[1].residue}
-    for residue in list(fixer.missingTerminals):
-        if any(a.name == "C" and a in bonded_outside for a in residue.atoms()):
-            del fixer.missingTerminals[residue]  # a ring closed end to end
-    ends = [residue.index for residue in fixer.missingTerminals]
-    fixer.addMissingAtoms(seed=_SEED)
-    positions = plain_array(fixer.positions)
-    _place_carboxyl_oxygens(fixer.topology, positions, ends)
-    return fixer.topology, positions * unit.nanometer
-
-
-def _place_carboxyl_oxygens(topology: Topology, positions: np.ndarray, residues: list[int]) -> None:
-    """Put OXT where O goes when turned half about CA-C; PDBFixer's first guess is only cured by its minimisation."""
-    every = list(topology.residues())
-    for index in residues:
-        at = {atom.name: atom.index for atom in every[index].atoms()}
-        if {"CA", "C", "O", "OXT"} <= at.keys():
-            carbon = positions[at["C"]]
-            axis = carbon - positions[at["CA"]]
-            axis = axis / np.linalg.norm(axis)
-            to_oxygen = positions[at["O"]] - carbon
-            positions[at["OXT"]] = carbon + 2 * (to_oxygen @ axis) * axis - to_oxygen
+    shapes = {}
+    for name, template in PDBFixer(pdbfile=io.StringIO(_ANY_PDB)).templates.items():
+        xyz = plain_array(template.positions)
+        names = [atom.name for atom in template.topology.atoms()]
+        neighbours: dict[str, list[str]] = {n: [] for n in names}
+        for bond in template.topology.bonds():
+            neighbours[bond[0].name].append(bond[1].name)
+            neighbours[bond[1].name].append(bond[0].name)
+        shapes[name] = Shape(dict(zip(names, xyz, strict=True)), {n: tuple(v) for n, v in neighbours.items()})
+    return shapes
 
 
 _ANY_PDB = "ATOM      1  O   HOH A   1       0.000   0.000   0.000  1.00  0.00           O\nEND\n"
 
 
 def _add_hydrogen_atoms(
-    topology: Topology, positions: Any, pH: float, variants: Mapping[int, str]
-) -> tuple[Topology, Any]:
-    """Let OpenMM's Modeller add hydrogens."""
+    topology: Topology, positions: np.ndarray, pH: float, variants: Mapping[int, str]
+) -> tuple[Topology, np.ndarray]:
+    """Let OpenMM's Modeller say which hydrogens there are; it only puts them roughly in place."""
+    from openmm import unit
     from openmm.app import Modeller
 
     wanted = [_variant(residue, variants.get(residue.index)) for residue in topology.residues()]
     _spare_closed_rings(topology, wanted, pH)
-    modeller = Modeller(topology, positions)
+    modeller = Modeller(topology, positions * unit.nanometer)
     modeller.addHydrogens(pH=pH, variants=wanted, platform=_reference_platform())
-    return modeller.topology, modeller.positions
+    return modeller.topology, plain_array(modeller.positions)
 
 
 def _variant(residue: Any, variant: str | None) -> str | None:
@@ -261,10 +296,10 @@ def _usual(hydrogen: Hydrogen, pH: float, bonded: list[Any]) -> bool:
 # ---------------------------------------------------------------------- after
 
 
-def _assemble(old: Structure, apart: Topology, new: Topology, positions: Any, pH: float) -> Structure:
+def _assemble(old: Structure, apart: Topology, new: Topology, positions: np.ndarray, pH: float) -> Structure:
     """Join the pieces of chain again, put existing atoms back to the bit, and judge the bonds once more."""
     new_of = _match(apart, new, old.name)
-    xyz = plain_array(positions)
+    xyz = positions.copy()
     xyz[list(new_of.values())] = old.positions[list(new_of)]
     chain_of_residue = old.atoms.residue_chain.tolist()
     groups = [chain_of_residue[next(chain.residues()).index] for chain in new.chains()]
@@ -276,7 +311,9 @@ def _assemble(old: Structure, apart: Topology, new: Topology, positions: Any, pH
     box = old.topology.getPeriodicBoxVectors()
     topology = copy_topology(new, bonds, join_chains=groups)
     topology.setPeriodicBoxVectors(box)
-    settled, bond_notes = settle_bonds(atoms_from_topology(topology), xyz, bonds)
+    complete_atoms = atoms_from_topology(topology)
+    xyz = place_hydrogens(complete_atoms, xyz, (a for a in added if complete_atoms.element[a] in HYDROGENS))
+    settled, bond_notes = settle_bonds(complete_atoms, xyz, bonds)
     topology = copy_topology(topology, settled)
     atoms = atoms_from_topology(topology)
     kept = [n.renumbered(new_of) for n in old.notes if n.kind not in _REJUDGED]

@@ -139,12 +139,11 @@ def _rows(table: dict[str, list[str]], name: str) -> Iterator[_Row]:
         column("label_seq_id"),
         column("pdbx_PDB_ins_code"),
         zip(*(table[f"_atom_site.Cartn_{axis}"] for axis in "xyz"), strict=True),
-        column("occupancy"),
+        (_number(value, 1.0) for value in column("occupancy")),
         column("pdbx_PDB_model_num"),
         strict=True,
     )
-    for *fields, occupancy, model in columns:
-        row = _Row(*fields, occupancy=_number(occupancy, 1.0), model=model)
+    for row in (_Row(*values) for values in columns):
         try:
             for value in row.xyz:
                 float(value)
@@ -169,7 +168,8 @@ def _label(row: _Row) -> str:
 def _number_residues(rows: list[_Row]) -> list[int]:
     """Number the residues; different names at one site are one residue if alternate locations tell them apart."""
     numbers: list[int] = []
-    last, seen = None, set()
+    last = None
+    seen: set[str] = set()
     for index, row in enumerate(rows):
         site = (row.chain, row.label_chain, row.number, row.label_number, row.code)
         same = last is not None and site == last[0] and (row.residue_name == last[1] or row.altloc != "")

@@ -132,9 +132,10 @@ def _sites(atoms: list[str], residues: list[int]) -> list[Site]:
     ]
 
 
-def _label(line: str) -> str:
+def _label(line: str, residue_name: str = "") -> str:
     chain = line[21].strip()
-    return f"{f'chain {chain}, ' if chain else ''}residue {line[22:27].strip()}"
+    residue = " ".join(filter(None, ["residue", residue_name, line[22:27].strip()]))
+    return f"chain {chain}, {residue}" if chain else residue
 
 
 def _occupancy(line: str) -> float:
@@ -190,7 +191,7 @@ def _repeated_atoms_error(atoms: list[str], residues: list[int], name: str) -> S
     for line, residue in zip(atoms, residues, strict=True):
         if count[residue, line[12:16].strip()] > 1:
             return StructureError(
-                f"{name} lists atom {line[12:16].strip()} of {_label(line).replace('residue', f'residue {_residue_name(line)}')} "
-                "more than once; give the residues different numbers or the atoms different names"
+                f"{name} lists atom {line[12:16].strip()} of {_label(line, _residue_name(line))} more than once; "
+                "give the residues different numbers or the atoms different names"
             )
     return StructureError(f"{name} lists some atoms more than once; give their residues different numbers")

@@ -18,7 +18,7 @@ from peptidyn.io.residue_templates import place, residue_templates
 
 # phi + psi of the three residues before a proline in a helix. The sum says how far the chain turns there; the
 # values keep CD and CG clear (0.27 nm) of the two carbonyls below for every alpha helix, at the least change of psi.
-_KINK = tuple(map(radians, (-79.0, -99.0, -114.0)))
+_KINK = tuple(map(radians, (-79.0, -99.0, -117.0)))
 _ALPHA_PHI = (radians(-75.0), radians(-50.0))
 _ALPHA_PSI = (radians(-55.0), radians(-35.0))
 # psi between two prolines that are neighbours or next to neighbours: there polyproline II is all that fits.
@@ -75,7 +75,7 @@ def is_alpha_helix(phi: float, psi: float, omega: float) -> bool:
 def fit_prolines(letters: Sequence[str], phi: np.ndarray, psi: np.ndarray, omega: np.ndarray) -> np.ndarray:
     """Return psi (rad) of an alpha helix with room made for its prolines.
 
-    A proline with two residues or more before it bends the helix at those, three at most: phi + psi becomes -114, -99 and
+    A proline with two residues or more before it bends the helix at those, three at most: phi + psi becomes -117, -99 and
     -79 degrees, one, two and three places before. Where prolines are neighbours, or next to neighbours, the psi angles
     between them become those of polyproline II, 130 degrees if the chain then runs clear of itself, else the first
     other value that lets it.

@@ -224,7 +224,7 @@ class ResidueTemplate:
                 hydrogens = [f"H{parent[1:]}{k}" for k in (2, 3)]
                 for name, at in zip(
                     hydrogens,
-                    methylene_hydrogens(*(xyz[row[a]] for a in (parent, first, second)), _H_LENGTH["C"]),
+                    methylene_hydrogens("C", *(xyz[row[a]] for a in (parent, first, second))),
                     strict=True,
                 ):
                     xyz[row[name]] = at
@@ -233,7 +233,7 @@ class ResidueTemplate:
 
 
 def methylene_hydrogens(
-    parent: np.ndarray, before: np.ndarray, after: np.ndarray, length: float
+    element: str, parent: np.ndarray, before: np.ndarray, after: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the two hydrogens of a tetrahedral atom with two heavy neighbours.
 
@@ -242,12 +242,13 @@ def methylene_hydrogens(
     """
     u, v = unit(before - parent), unit(after - parent)
     bisector, normal = unit(-(u + v)), unit(np.cross(v, u))
+    length = _H_LENGTH[element]
     up, out = length * sin(_H_C_H_HALF) * normal, length * cos(_H_C_H_HALF) * bisector
     return parent + out + up, parent + out - up
 
 
 def rotor_hydrogens(
-    count: int, element: str, before: np.ndarray, heavy: np.ndarray, parent: np.ndarray, planar: bool
+    count: int, element: str, before: np.ndarray, heavy: np.ndarray, parent: np.ndarray, planar: bool = False
 ) -> list[np.ndarray]:
     """Return `count` hydrogens of an atom with one heavy neighbour, staggered against `before`, or in its plane."""
     angle = radians(120.0) if planar else _H_ANGLE[element]
@@ -368,5 +369,5 @@ def _hydrogens_of(
         spokes = (heavy[before], heavy[around[0]], heavy[parent])
         return rotor_hydrogens(count, parent[0], *spokes, planar=count == 2)
     if count == 2:
-        return list(methylene_hydrogens(heavy[parent], heavy[around[0]], heavy[around[1]], _H_LENGTH["C"]))
+        return list(methylene_hydrogens(parent[0], heavy[parent], heavy[around[0]], heavy[around[1]]))
     return [inline_hydrogen(parent[0], heavy[parent], [heavy[name] for name in around])]

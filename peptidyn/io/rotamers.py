@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import product
-from math import radians
+from math import cos, radians
 from types import MappingProxyType
 
 import numpy as np
@@ -28,6 +28,7 @@ _GAUCHE = (-65.0, 180.0, 62.0)
 _LINEAR = (180.0, -65.0, 65.0)
 
 # Degrees, the commonest first. Pairs of chi angles that depend on each other are listed, the others multiplied out.
+# The last ones of Ile and Val are not staggered: nothing else fits a fully extended chain (phi = psi = 180).
 _ROTAMERS: dict[str, tuple[tuple[float, ...], ...]] = {
     "ARG": tuple((*c, 0.0) for c in product(_GAUCHE, _LINEAR, _LINEAR, (180.0, -85.0, 85.0))),
     "ASN": ((-65, -20), (-177, 30), (-65, 120), (-65, -75), (62, 30), (62, -10), (-174, -20)),
@@ -36,7 +37,7 @@ _ROTAMERS: dict[str, tuple[tuple[float, ...], ...]] = {
     "GLN": tuple(product(_GAUCHE, _LINEAR, (0.0, -60.0, 60.0, 120.0, -120.0))),
     "GLU": tuple(product(_GAUCHE, _LINEAR, (0.0, -40.0, 40.0, 90.0))),
     "HIS": ((-65, -70), (-177, 60), (-65, 165), (-65, 80), (-177, -165), (-177, -80), (62, -75), (62, 80)),
-    "ILE": ((-65, 170), (-57, -60), (62, 170), (-177, 165), (-177, 66)),
+    "ILE": ((-65, 170), (-57, -60), (62, 170), (-177, 165), (-177, 66), (-145, 165)),
     "LEU": ((-65, 175), (-177, 65), (-172, 145), (-85, 65), (62, 80)),
     "LYS": tuple(product(_GAUCHE, _LINEAR, _LINEAR, _LINEAR)),
     "MET": tuple(product(_GAUCHE, _LINEAR, (180.0, -70.0, 70.0))),
@@ -45,14 +46,16 @@ _ROTAMERS: dict[str, tuple[tuple[float, ...], ...]] = {
     "THR": ((62,), (-65,), (-175,)),
     "TRP": ((-65, 95), (-177, -105), (-177, 90), (-65, -5), (62, -90), (62, 90), (-65, -90)),
     "TYR": ((-65, -85), (-177, 80), (-65, -30), (62, 90)),
-    "VAL": ((175,), (-60,), (63,)),
+    "VAL": ((175,), (-60,), (63,), (95,)),
 }
 _POLAR = {"CYS": (180.0, 62.0, -65.0), "SER": (180.0, 62.0, -65.0), "THR": (180.0, 62.0, -65.0), "TYR": (0.0, 180.0)}
 
 # Repulsion of a pair is (contact / distance)^12: one at the distance where atoms begin to overlap in earnest.
 _CONTACT = 0.9
 _PREFERENCE = 0.02  # per place down the list of rotamers: decides only between side chains that both fit
+_ECLIPSING = 2.5  # cost of chi1: this times 1 + cos 3 chi1
 _REACH = 0.4  # nm around a side chain beyond which repulsion does not matter
+_HYDROGEN_BOND = 0.16  # nm between hydrogen and acceptor
 _SWEEPS = 20
 
 
@@ -89,12 +92,16 @@ def conformers(letter: str, chi: tuple[float, ...], phi: float | None) -> Confor
     if letter == "P":
         assert phi is not None
         xyz = template.proline_conformers(phi)
+        eclipsing = [0.0, 0.0]
     else:
         standard = _ROTAMERS.get(template.name, ((),))
         choices = dict.fromkeys((*chi, *map(radians, rotamer[len(chi) :])) for rotamer in standard)
         turns = [radians(t) for t in _POLAR[template.name]] if template.name in POLAR_ROTORS else [None]
-        xyz = np.array([template.conformer(c, turn) for c, turn in product(choices, turns)])
-    return Conformers(xyz, _strain(template, xyz) + _PREFERENCE * np.arange(len(xyz)))
+        both = list(product(choices, turns))
+        xyz = np.array([template.conformer(c, turn) for c, turn in both])
+        eclipsing = [1.0 + cos(3.0 * c[0]) if c else 0.0 for c, _ in both]
+    cost = _strain(template, xyz) + _PREFERENCE * np.arange(len(xyz)) + _ECLIPSING * np.array(eclipsing)
+    return Conformers(xyz, cost)
 
 
 def _strain(template: ResidueTemplate, xyz: np.ndarray) -> np.ndarray:
@@ -102,7 +109,8 @@ def _strain(template: ResidueTemplate, xyz: np.ndarray) -> np.ndarray:
     apart = ~within_three_bonds(len(template.names), np.array(template.bonds)).toarray()
     first, second = np.nonzero(np.triu(apart))
     squared = ((xyz[:, first] - xyz[:, second]) ** 2).sum(axis=-1)
-    return (((_CONTACT * (radii[first] + radii[second])) ** 2 / squared) ** 6).sum(axis=-1)
+    ratio = (_CONTACT * (radii[first] + radii[second])) ** 2 / squared
+    return (ratio**6).sum(axis=-1)
 
 
 def within_three_bonds(n_atoms: int, bonds: np.ndarray) -> csr_matrix:
@@ -114,7 +122,7 @@ def within_three_bonds(n_atoms: int, bonds: np.ndarray) -> csr_matrix:
 
 def pack(
     positions: np.ndarray,
-    radii: np.ndarray,
+    elements: Sequence[str],
     near: csr_matrix,
     rows: Sequence[np.ndarray],
     choices: Sequence[np.ndarray],
@@ -126,8 +134,7 @@ def pack(
     ----------
     positions : (n_atoms, 3)
         nm; the atoms of side chains may hold anything.
-    radii : (n_atoms,)
-        nm.
+    elements : (n_atoms,) str
     near : (n_atoms, n_atoms) sparse bool
         Pairs that do not repel each other, see `within_three_bonds`.
     rows : list of (m,) int
@@ -143,6 +150,7 @@ def pack(
         `positions` with every side chain in its rotamer.
     """
     xyz = positions.copy()
+    radii = np.array([VDW_RADII[e] for e in elements])
     free = [r for r in range(len(rows)) if len(rows[r])]
     moving = np.zeros(len(xyz), dtype=bool)
     for r in free:
@@ -155,7 +163,8 @@ def pack(
         squared = cdist(choices[r].reshape(-1, 3), xyz[others], "sqeuclidean").reshape(k, m, len(others))
         contact = _CONTACT * (radii[rows[r]][:, None] + radii[others])
         contact[near[rows[r]][:, others].toarray()] = 0.0
-        return ((contact**2 / squared) ** 6).sum(axis=(1, 2))
+        ratio = contact**2 / squared
+        return np.einsum("kij,kij->k", ratio**2, (ratio**2) ** 2)
 
     centres = np.array([choices[r].reshape(-1, 3).mean(axis=0) for r in free]).reshape(-1, 3)
     reach = [np.linalg.norm(choices[r] - c, axis=-1).max() for r, c in zip(free, centres, strict=True)]
@@ -184,14 +193,25 @@ def pack(
     return xyz
 
 
-def overlaps(positions: np.ndarray, radii: np.ndarray, near: csr_matrix, limit: float) -> np.ndarray:
-    """Return the pairs of atoms nearer than `limit` times the sum of their radii, the worst first: (n, 2) int.
+def overlaps(
+    positions: np.ndarray, elements: Sequence[str], bonds: np.ndarray, near: csr_matrix, limit: float
+) -> np.ndarray:
+    """Return the pairs of atoms that overlap, the worst first: (n, 2) int.
 
-    Pairs that at most three bonds join (`near`) are left out.
+    They are nearer than `limit` times the sum of their van der Waals radii; where one is a hydrogen on N or O
+    and the other N or O, nearer than 0.16 nm. Pairs that at most three bonds join (`near`) do not count.
     """
-    pairs = cKDTree(positions).query_pairs(2.0 * limit * radii.max(), output_type="ndarray").astype(np.int64)
-    pairs = pairs[~np.asarray(near[pairs[:, 0], pairs[:, 1]]).ravel()]
-    distance = np.linalg.norm(positions[pairs[:, 0]] - positions[pairs[:, 1]], axis=1)
-    ratio = distance / (radii[pairs[:, 0]] + radii[pairs[:, 1]])
-    order = np.lexsort((pairs[:, 1], pairs[:, 0], ratio))
-    return pairs[order][ratio[order] < limit]
+    radii = np.array([VDW_RADII[e] for e in elements])
+    polar = np.isin(elements, ("N", "O"))
+    hydrogen = np.asarray(elements) == "H"
+    donated = np.zeros(len(radii), dtype=bool)
+    for a, b in (bonds.T, bonds.T[::-1]):
+        donated[b[hydrogen[b] & polar[a]]] = True
+    i, j = cKDTree(positions).query_pairs(2.0 * limit * radii.max(), output_type="ndarray").astype(np.int64).T
+    apart = ~np.asarray(near[i, j]).ravel()
+    i, j = i[apart], j[apart]
+    allowed = limit * (radii[i] + radii[j])
+    allowed[(donated[i] & polar[j]) | (polar[i] & donated[j])] = _HYDROGEN_BOND
+    ratio = np.linalg.norm(positions[i] - positions[j], axis=1) / allowed
+    order = np.lexsort((j, i, ratio))
+    return np.column_stack([i, j])[order][ratio[order] < 1.0]

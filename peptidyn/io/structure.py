@@ -12,8 +12,8 @@ import numpy as np
 
 from peptidyn.atoms import Atoms
 from peptidyn.errors import ArgumentError, SelectionError, StructureError
-from peptidyn.io.notes import Note
 from peptidyn.io.composition import Missing, missing_atoms
+from peptidyn.io.notes import Note, counted
 from peptidyn.io.topology import atoms_from_topology, bonds_of, copy_topology, masses_from_elements
 from peptidyn.units import plain_array
 
@@ -151,7 +151,7 @@ class Structure:
             raise StructureError(f"{name} holds no atoms")
         if positions.shape != (atoms.n_atoms, 3):
             raise StructureError(
-                f"positions have shape {positions.shape}, expected ({atoms.n_atoms}, 3), one row per atom of the topology"
+                f"positions have shape {positions.shape}, expected ({atoms.n_atoms}, 3), one row per atom"
             )
         bad = np.flatnonzero(~np.isfinite(positions).all(axis=1))
         if bad.size:
@@ -199,7 +199,7 @@ class Structure:
         cut = self.atoms.bonds[inside[self.atoms.bonds[:, 0]] != inside[self.atoms.bonds[:, 1]]]
         if len(cut):
             ends = [int(i) if inside[i] else int(j) for i, j in cut]
-            text = f"{len(cut)} bonds to atoms left out were cut, at {self.atoms.labels(ends)}"
+            text = f"{counted(len(cut), 'bond')} to atoms left out cut, at {self.atoms.labels(ends)}"
             notes.append(Note("cut", text, tuple(new_index[e] for e in ends)))
         return self._checked(
             topology,

@@ -19,8 +19,13 @@ Bonds = dict[tuple[int, int], tuple[Any, int | None]]
 
 def atoms_from_topology(topology: Topology) -> Atoms:
     """Copy an OpenMM Topology into an `Atoms` table."""
-    name, element, residue = [], [], []
-    residue_name, residue_id, residue_chain, chain_id = [], [], [], []
+    name: list[str] = []
+    element: list[str] = []
+    residue: list[int] = []
+    residue_name: list[str] = []
+    residue_id: list[str] = []
+    residue_chain: list[int] = []
+    chain_id: list[str] = []
     for chain in topology.chains():
         chain_id.append(str(chain.id))
         for res in chain.residues():
@@ -79,6 +84,7 @@ def copy_topology(
     atom_kinds: Mapping[int, tuple[str, Any]] | None = None,
     break_before: Collection[int] = (),
     join_chains: Sequence[int] | None = None,
+    extra_atoms: Mapping[int, Sequence[tuple[str, Any]]] | None = None,
 ) -> Topology:
     """Copy a topology, with other bonds and whatever else is given.
 
@@ -99,6 +105,8 @@ def copy_topology(
         A new chain, with the same name, starts at each of them.
     join_chains : one number per chain
         Neighbouring chains with the same number become one.
+    extra_atoms : residue index -> [(name, openmm Element)]
+        Atoms to add at the end of residues, without bonds.
     """
     from openmm.app import Topology as OpenMMTopology
 
@@ -128,6 +136,8 @@ def copy_topology(
                 # Formal charges are younger than the oldest OpenMM supported here.
                 charge = {"formalCharge": atom.formalCharge} if hasattr(atom, "formalCharge") else {}
                 made[atom.index] = copy.addAtom(atom_name, element, new_residue, atom.id, **charge)
+            for atom_name, element in (extra_atoms or {}).get(residue.index, ()):
+                copy.addAtom(atom_name, element, new_residue)
     for i, j in sorted(bonds):
         if i in made and j in made:
             kind, order = bonds[i, j]

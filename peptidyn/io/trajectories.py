@@ -114,6 +114,16 @@ class TrajectoryReader:
         self._stride = stride
         self._bond_order, self._bond_from = _spanning_order(tree)
 
+    @property
+    def n_frames(self) -> int | None:
+        """Number of frames that will be read, if the format tells it without reading them."""
+        if _extension(self.path) not in (".xtc", ".dcd", ".trr", ".nc", ".h5"):
+            return None
+        import mdtraj
+
+        with mdtraj.open(str(self.path)) as file:
+            return -(-len(file) // self._stride)
+
     def __iter__(self) -> Iterator[Frame]:
         for chunk in self.chunks():
             yield from chunk.frames()
@@ -128,7 +138,8 @@ class TrajectoryReader:
             if box is not None:
                 _make_whole(xyz, box, np.linalg.inv(box), self._bond_order, self._bond_from)
             self._check_bonds(xyz, index, box is not None)
-            yield FrameChunk(self.tree, index, index.astype(np.float64) if time is None else time, fit_frames(self.tree, xyz))
+            times = index.astype(np.float64) if time is None else time
+            yield FrameChunk(self.tree, index, times, fit_frames(self.tree, xyz))
         if count == 0:
             raise TrajectoryError(f"{self.path} holds no frames")
 
@@ -364,7 +375,7 @@ def _models(path: Path) -> Iterator[tuple[np.ndarray, np.ndarray | None]]:
                 try:
                     rows.append((float(line[30:38]), float(line[38:46]), float(line[46:54])))
                 except ValueError as error:
-                    raise TrajectoryError(f"{path}: cannot read the coordinates in the line {line.rstrip()!r}") from error
+                    raise TrajectoryError(f"{path}: cannot read coordinates in the line {line.rstrip()!r}") from error
             elif record == "CRYST1":
                 box = _cryst1(line)
             elif record == "ENDMDL" and rows:

@@ -189,8 +189,8 @@ class _Namer:
         order = self.atoms.bond_order[bond]
         if order > 0:
             return order > 1.25
-        pair = tuple(sorted((str(self.atoms.element[j]), str(self.atoms.element[k]))))
-        limit = DOUBLE_BOND.get(pair)  # type: ignore[call-overload]
+        first, second = sorted((str(self.atoms.element[j]), str(self.atoms.element[k])))
+        limit = DOUBLE_BOND.get((first, second))
         if limit is None or max(len(self.atoms.neighbours[j]), len(self.atoms.neighbours[k])) > 3:
             return False
         return bool(np.linalg.norm(self.positions[j] - self.positions[k]) < limit)

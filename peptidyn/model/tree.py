@@ -334,7 +334,8 @@ class TreeModel:
 
     # ------------------------------------------------------------------ kinematics
 
-    def _poses(self, state: State) -> tuple[np.ndarray, np.ndarray]:
+    def poses(self, state: State) -> tuple[np.ndarray, np.ndarray]:
+        """Return rotation (n_links, 3, 3) and world position of the origin (n_links, 3) of every link; O(n)."""
         if state.tree.n_links != self.n_links or len(state.q) != self.n_coordinates:
             raise ArgumentError("the state belongs to another tree; make it with this tree's state() or reference")
         R = np.empty((self.n_links, 3, 3))
@@ -352,12 +353,12 @@ class TreeModel:
 
     def positions(self, state: State) -> np.ndarray:
         """Return the atom positions (n_atoms, 3), nm; O(n)."""
-        return self._place(*self._poses(state))
+        return self._place(*self.poses(state))
 
     def velocities(self, state: State, v: Any) -> np.ndarray:
         """Return the atom velocities J v (n_atoms, 3), nm/ps, for generalised velocities `v` (n_dof,); O(n)."""
         v = self.check_dof_vector("velocities", v)
-        R, p = self._poses(state)
+        R, p = self.poses(state)
         w, u = self._twists(R, p, v)
         out = np.empty((self.n_atoms, 3))
         kinematics.atom_velocities(self.atom_link, self._place(R, p), p, w, u, out)
@@ -371,7 +372,7 @@ class TreeModel:
         F = plain_array(forces)
         if F.shape != (self.n_atoms, 3):
             raise ArgumentError(f"forces have shape {F.shape}, expected ({self.n_atoms}, 3)")
-        R, p = self._poses(state)
+        R, p = self.poses(state)
         a = self._axes(R)
         torque = np.empty((self.n_links, 3))
         force = np.empty((self.n_links, 3))
@@ -398,7 +399,7 @@ class TreeModel:
 
     def links(self, state: State) -> Links:
         """Return the world-frame snapshot of all links that the solvers read; O(n)."""
-        R, p = self._poses(state)
+        R, p = self.poses(state)
         com = np.empty((self.n_links, 3))
         inertia = np.empty((self.n_links, 3, 3))
         kinematics.link_inertias(self.link_mass, self.link_com, self.link_inertia, R, p, com, inertia)

@@ -75,7 +75,7 @@ class Solver(ABC):
             )
         if not np.isfinite(rhs).all():
             raise ArgumentError("b holds values that are not finite numbers")
-        columns = rhs.reshape(tree.n_dof, -1)
+        columns = rhs if rhs.ndim == 2 else rhs[:, None]
         return self._finite(self.factor(tree, state).solve(columns)).reshape(rhs.shape)
 
     def log_det(self, tree: TreeModel, state: State) -> float:
@@ -139,6 +139,7 @@ def raise_singular(tree: TreeModel, link: int) -> NoReturn:
 
 _MODULES = {
     "dense": ("peptidyn.solvers.dense", "DenseSolver"),
+    "articulated": ("peptidyn.solvers.articulated", "ArticulatedSolver"),
     "fixman": ("peptidyn.solvers.fixman", "FixmanSolver"),
     "fixman-points": ("peptidyn.solvers.fixman_points", "FixmanPointsSolver"),
     "spatial-operator": ("peptidyn.solvers.spatial_operator", "SpatialOperatorSolver"),

@@ -12,6 +12,7 @@ inertias follow P -> phi P phi^T. Every function adds to `out`, so that sums ove
 
 from __future__ import annotations
 
+import numpy as np
 from numba import njit
 
 
@@ -81,7 +82,7 @@ def add_spatial_inertia(mass, c, inertia, out):
     for i in range(3):
         j, k = (i + 1) % 3, (i + 2) % 3
         for n in range(3):
-            out[i, n] += inertia[i, n] - mass * c[i] * c[n]
+            out[i, n] += inertia[i, n] - mass * (c[i] * c[n])
         out[i, i] += mass * cc
         out[3 + i, 3 + i] += mass
         out[i, 3 + j] -= mass * c[k]
@@ -108,38 +109,62 @@ def add_inertia_times(mass, c, inertia, x, out):
 
 
 @njit(cache=True)
-def cholesky(A, first, floor, C):
-    """Write the lower Cholesky factor of A[first:, first:] into `C` (6, 6); the rest of `C` becomes the identity.
+def smallest_pivot(A, first, scale, work):
+    """Return the smallest pivot of A[first:, first:] with diagonal pivoting, as a share of `scale`; inf if empty.
+
+    Without pivoting a singular matrix can hide: in a rod that lies almost along a coordinate plane the rounding error
+    of the last pivot is divided by the small one before it.
 
     Parameters
     ----------
-    A : (6, 6)
+    A : (6, 6), symmetric
     first : int
         Rows and columns before it are left out.
-    floor : (2,)
-        A pivot not above ``floor[0]`` (rotation, rows 0 to 2) or ``floor[1]`` (translation) is a zero.
-    C : (6, 6)
-
-    Returns
-    -------
-    bool
-        False if a pivot is zero.
+    scale : (2,)
+        Size of the rotational (rows 0 to 2) and of the translational diagonal, whose units differ.
+    work : (6, 6), overwritten
     """
-    for i in range(6):
-        for j in range(6):
+    for i in range(first, 6):
+        if not scale[i // 3] > 0.0:
+            return 0.0
+    for i in range(first, 6):
+        for j in range(first, 6):
+            work[i, j] = A[i, j] / np.sqrt(scale[i // 3] * scale[j // 3])
+    smallest = np.inf
+    left = (1 << 6) - (1 << first)
+    for _ in range(first, 6):
+        best = -1
+        for i in range(first, 6):
+            if left >> i & 1 and (best < 0 or work[i, i] > work[best, best]):
+                best = i
+        left -= 1 << best
+        pivot = work[best, best]
+        smallest = min(smallest, pivot)
+        if not pivot > 0.0:
+            break
+        for i in range(first, 6):
+            for j in range(first, 6):
+                if left >> i & 1 and left >> j & 1:
+                    work[i, j] -= work[i, best] * work[best, j] / pivot
+    return smallest
+
+
+@njit(cache=True)
+def cholesky(A, first, C):
+    """Write the lower Cholesky factor of A[first:, first:] into `C` (6, 6); the rest of `C` becomes the identity.
+
+    A must be positive definite, see `smallest_pivot`.
+    """
+    for j in range(6):
+        for i in range(6):
             C[i, j] = 1.0 if i == j else 0.0
-    for j in range(first, 6):
+        if j < first:
+            continue
         for i in range(j, 6):
             value = A[i, j]
             for n in range(first, j):
                 value -= C[i, n] * C[j, n]
-            if i > j:
-                C[i, j] = value / C[j, j]
-            elif value > floor[j // 3]:
-                C[j, j] = value**0.5
-            else:
-                return False
-    return True
+            C[i, j] = np.sqrt(value) if i == j else value / C[j, j]
 
 
 @njit(cache=True)

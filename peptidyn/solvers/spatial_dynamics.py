@@ -206,9 +206,7 @@ def fd2(links: Linkage, gains: Gains, motion: Motion, T: np.ndarray) -> np.ndarr
     return link_accelerations(links, gains, motion, T)[0]
 
 
-def link_accelerations(
-    links: Linkage, gains: Gains, motion: Motion, T: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
+def link_accelerations(links: Linkage, gains: Gains, motion: Motion, T: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return the generalised accelerations (n_dof,), and alpha (n_links, 6) of every link, (5.6), by algorithm FD2."""
     z, lam, zeta, alpha = np.zeros((4, len(links.parent), 6))
     eps, theta = np.empty((2, len(T)))

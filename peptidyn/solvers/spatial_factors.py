@@ -18,13 +18,19 @@ Legend (the paper's symbols; links in world axes, each about its own origin O(k)
     T, theta   generalised forces and coordinates; tip forces f(0) are part of T here, by J^T F
 
 Where this file departs from print
- - The paper numbers links from the tip (1) to the base (N). Here parent[l] < l, so "k = 1 .. N" is l = n_links - 1 .. 0.
+ - The paper numbers links from the tip (1) to the base (N). Here parent[l] < l, so k = 1 .. N is
+   l = n_links - 1 .. 0.
  - Trees: "k - 1" becomes every child of k, and what arrives from the children is summed. In operators, S of (5.2) has
    its identities at (parent(k), k); all identities of appendix A hold as they stand.
  - Mobile base (appendix B): H(N) = I_6 and D(N) = P(N), kept as its Cholesky factor C, a(N) = 0 ((b.7) misprints
    alpha). A point has H(N) = [0, I_3], a welded base no row at all.
  - (2.32) lacks a factor: a sliding joint has a = (0; w x (w x l) + 2 w x h rate).
  - (4.5) must run to k = N; (4.20) must read eps = T' - H z; (5.13) must read V = phi^T H^T rate.
+
+Accuracy: about each link's own origin P(k) stays of the size of a few links, because the joints between take the
+rest out of it, and ln det M keeps 12 digits or more at 3,000 torsions. The exception is a chain that is stiff in some
+direction whatever its joints do: in an exactly planar zigzag that lies askew to the world's axes P(k) grows with n^3
+beside D(k) of one link, and ln det M keeps 8 digits at 3,000 torsions.
 """
 
 from __future__ import annotations
@@ -39,13 +45,13 @@ from peptidyn.model.state import State
 from peptidyn.model.tree import TreeModel
 from peptidyn.solvers.spatial_algebra import (
     add_cross,
-    add_inertia_times,
     add_shifted_force,
     add_shifted_inertia,
     add_shifted_motion,
     add_spatial_inertia,
     cholesky,
     multiply_lower,
+    smallest_pivot,
     solve_lower,
     solve_lower_transposed,
 )
@@ -107,14 +113,22 @@ class Gains(NamedTuple):
 def make_linkage(tree: TreeModel, state: State) -> Linkage:
     """Return what the sweeps need of a tree in one configuration."""
     links = tree.links(state)
-    inner = tree.parent >= 0
     row = np.zeros(tree.n_links, dtype=np.int64)
     row[(tree.joint == PRISMATIC) | (tree.joint == POINT)] = 3
     row[tree.joint == FIXED] = 6
-    arm = np.zeros((tree.n_links, 3))
-    arm[inner] = links.p[inner] - links.p[tree.parent[inner]]
-    c = np.einsum("lij,lj->li", links.R, tree.link_com)  # com - p would lose digits far from the world's origin
+    arm, c = np.empty((2, tree.n_links, 3))
+    _offsets(tree.parent, tree.link_com, links.R, links.p, arm, c)
     return Linkage(tree.parent, tree.molecule, tree.dof, row, links.axis, arm, c, links.mass, links.inertia)
+
+
+@njit(cache=True)
+def _offsets(parent, com, R, p, arm, c):
+    """Write `arm` and `c` of a Linkage; c from the link's own geometry, as com - p loses digits far from the origin."""
+    for l in range(len(parent)):
+        up = parent[l]
+        for i in range(3):
+            arm[l, i] = p[l, i] - p[up, i] if up >= 0 else 0.0
+            c[l, i] = R[l, i, 0] * com[l, 0] + R[l, i, 1] * com[l, 1] + R[l, i, 2] * com[l, 2]
 
 
 # ---------------------------------------------------------------------- one joint
@@ -166,22 +180,23 @@ def riccati_sweep(links, gains, tolerance):
     rest = np.empty((6, 6))
     L = np.empty(6)
     removed = np.zeros((len(D), 2))
-    floor = np.empty(2)
+    size = np.empty(2)
     for l in range(len(D) - 1, -1, -1):
         add_spatial_inertia(links.mass[l], links.c[l], links.inertia[l], P[l])
-        floor[0] = tolerance * (P[l, 0, 0] + P[l, 1, 1] + P[l, 2, 2] + removed[l, 0])
-        floor[1] = tolerance * (P[l, 3, 3] + P[l, 4, 4] + P[l, 5, 5] + removed[l, 1])
+        size[0] = P[l, 0, 0] + P[l, 1, 1] + P[l, 2, 2] + removed[l, 0]
+        size[1] = P[l, 3, 3] + P[l, 4, 4] + P[l, 5, 5] + removed[l, 1]
         up, r = links.parent[l], links.row[l]
         if up < 0:
             D[l] = 1.0
             G[l] = 0.0
-            if not cholesky(P[l], r, floor, C[links.molecule[l]]):
+            if not smallest_pivot(P[l], r, size, rest) > tolerance:
                 return l
+            cholesky(P[l], r, C[links.molecule[l]])
             continue
         for i in range(6):
             G[l, i] = P[l, i, r] * links.h[l, 0] + P[l, i, r + 1] * links.h[l, 1] + P[l, i, r + 2] * links.h[l, 2]
         D[l] = project(links, l, G[l])
-        if not D[l] > floor[r // 3]:
+        if not D[l] > tolerance * size[r // 3]:
             return l
         for i in range(6):
             for j in range(i + 1):
@@ -257,7 +272,10 @@ INVERSE, ROOT, INVERSE_ROOT = 0, 1, 2
 
 @njit(cache=True)
 def scale_innovations(links, gains, power, x):
-    """Replace `x` (n_dof,) by D^-1 x (INVERSE), D^(1/2) x (ROOT) or D^(-T/2) x (INVERSE_ROOT); D^(1/2) of a base is C."""
+    """Replace `x` (n_dof,) by D^-1 x (INVERSE), D^(1/2) x (ROOT) or D^(-T/2) x (INVERSE_ROOT).
+
+    D^(1/2) of a base is its Cholesky factor C.
+    """
     for l in range(len(links.parent)):
         k, r = links.dof[l], links.row[l]
         if links.parent[l] < 0:

@@ -96,6 +96,13 @@ class SpatialOperatorSolver(Solver):
     def factor(self, tree: TreeModel, state: State) -> SpatialOperatorFactor:
         return SpatialOperatorFactor(tree, state)
 
+    def accelerations(
+        self, tree: TreeModel, state: State, velocities: Any, tau: Any, algorithm: str | None = None
+    ) -> np.ndarray:
+        """Return what `Solver.accelerations` does, by the given algorithm or the solver's own."""
+        solver = self if algorithm is None else SpatialOperatorSolver(algorithm)
+        return Solver.accelerations(solver, tree, state, velocities, tau)
+
     def _accelerations(self, tree: TreeModel, state: State, v: np.ndarray, tau: np.ndarray) -> np.ndarray:
         factor = self.factor(tree, state)
         return ALGORITHMS[self.algorithm](factor.links, factor.gains, make_motion(factor.links, v), tau)
@@ -130,7 +137,7 @@ class SpatialOperatorSolver(Solver):
             Independent unit normals z, one sample per column.
         """
         z = _check_normals(tree, normals)
-        columns = z.reshape(tree.n_dof, -1)
+        columns = z if z.ndim == 2 else z[:, None]
         return self._finite(self.factor(tree, state).square_root(columns)).reshape(z.shape)
 
     def inverse_square_root(self, tree: TreeModel, state: State, normals: Any) -> np.ndarray:
@@ -139,7 +146,7 @@ class SpatialOperatorSolver(Solver):
         Arguments as in `square_root`; L is the factor that `square_root` applies.
         """
         z = _check_normals(tree, normals)
-        columns = z.reshape(tree.n_dof, -1)
+        columns = z if z.ndim == 2 else z[:, None]
         return self._finite(self.factor(tree, state).inverse_square_root(columns)).reshape(z.shape)
 
 
@@ -147,7 +154,8 @@ def _check_normals(tree: TreeModel, normals: Any) -> np.ndarray:
     z = plain_array(normals)
     if z.ndim not in (1, 2) or z.shape[0] != tree.n_dof:
         raise ArgumentError(
-            f"normals have shape {z.shape}, expected ({tree.n_dof},) or ({tree.n_dof}, m): one row per degree of freedom"
+            f"normals have shape {z.shape}, expected ({tree.n_dof},) or ({tree.n_dof}, m): one row per degree of "
+            "freedom"
         )
     if not np.isfinite(z).all():
         raise ArgumentError("normals hold values that are not finite numbers")

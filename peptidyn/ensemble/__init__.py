@@ -1,0 +1,1 @@
+"""What constrained dynamics samples: the Fixman metric, momenta, weights."""

@@ -1,0 +1,66 @@
+"""Structure files for all tests.
+
+The folder named by the environment variable PEPTIDYN_STRUCTURES adds to what is always there: the project's own data/
+and the real files that OpenMM and PDBFixer ship.
+"""
+
+from __future__ import annotations
+
+import os
+from importlib.resources import files
+from pathlib import Path
+
+import pytest
+
+DATA = Path(__file__).parent.parent / "data"
+OPENMM_DATA = Path(str(files("openmm.app"))) / "data"
+PDBFIXER_DATA = Path(str(files("pdbfixer"))) / "tests" / "data"
+MORE = os.environ.get("PEPTIDYN_STRUCTURES")
+_SUFFIXES = {".pdb", ".cif"}
+_LARGE = 1_000_000  # bytes: larger files take long where every atom is looked at
+
+
+def all_structure_files() -> list[Path]:
+    """Every structure file that tests may read, without the very large ones."""
+    found = [OPENMM_DATA / "test.pdb", OPENMM_DATA / "tip3p.pdb"]
+    for folder in (DATA, PDBFIXER_DATA, *([Path(MORE)] if MORE else [])):
+        if folder.is_dir():
+            found += sorted(p for p in folder.iterdir() if p.suffix in _SUFFIXES and p.stat().st_size < _LARGE)
+    return found
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """A test with an argument `structure_file` runs once for every structure file."""
+    if "structure_file" in metafunc.fixturenames:
+        paths = all_structure_files()
+        metafunc.parametrize("structure_file", paths, ids=[f"{p.parent.name}/{p.name}" for p in paths])
+
+
+@pytest.fixture(scope="session")
+def structure_files() -> list[Path]:
+    """All structure files, as a list."""
+    return all_structure_files()
+
+
+@pytest.fixture(scope="session")
+def further_structure():
+    """A function that returns a file of the folder PEPTIDYN_STRUCTURES, or skips the test."""
+
+    def find(name: str) -> Path:
+        if not MORE:
+            pytest.skip("PEPTIDYN_STRUCTURES names no folder with further structures")
+        return Path(MORE) / name
+
+    return find
+
+
+@pytest.fixture(scope="session")
+def villin() -> Path:
+    """Villin headpiece, all atoms: 36 residues, 596 atoms, one methionine at each of two places."""
+    return PDBFIXER_DATA / "test.pdb"
+
+
+@pytest.fixture(scope="session")
+def integrase() -> Path:
+    """HIV integrase (1BHL), a crystal structure: no hydrogens, a gap, waters, two residues S-dimethylarsenic-cysteine."""
+    return PDBFIXER_DATA / "1BHL.pdb"
