@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from functools import cache, lru_cache
+from pathlib import Path
+
 import numpy as np
 import pytest
 from pinocchio_oracle import PinocchioTree
@@ -13,8 +17,10 @@ from peptidyn.io.peptides import build_peptide
 from peptidyn.model.beads import bead_chain
 from peptidyn.model.build import build_tree
 from peptidyn.model.kinematics import POINT
+from peptidyn.model.state import State
+from peptidyn.model.tree import TreeModel
 from peptidyn.solvers.dense import DenseSolver, mass_matrix
-from peptidyn.solvers.dynamics import inverse_dynamics
+from peptidyn.solvers.dynamics import bias_forces, inverse_dynamics
 from peptidyn.solvers.protocol import Factor, UnsupportedError, get_solver, list_solvers
 
 FAST = [name for name in list_solvers() if name != "dense"]
@@ -22,8 +28,12 @@ BENDS = "phi psi chi omega methyl angles"
 
 
 def tolerance(tree) -> float:
-    """Allowed relative error: 1e-12 per degree of freedom, and never more than 1e-9."""
-    return min(1e-9, 1e-12 * max(10, tree.n_dof))
+    """Allowed relative error of solve and accelerations: 1e-9 up to 200 degrees of freedom, then in proportion to them.
+
+    Two float64 routes cannot agree better than the condition of M lets them: it grows with the chain, to 8e8 for
+    DHFR with all angles opened, where M^-1 b of the oracle itself is good to some 1e-9.
+    """
+    return 1e-9 * max(1.0, tree.n_dof / 200)
 
 
 def scaled_error(M, found, expected) -> float:
@@ -36,53 +46,102 @@ def scaled_error(M, found, expected) -> float:
     return float(np.abs(weight * (found - expected)).max() / np.abs(weight * expected).max())
 
 
-def check_solver(solver, tree, seed=0):
-    """Compare solve (one and many right-hand sides), log_det and accelerations with the definition of M."""
+@dataclass(frozen=True, eq=False)
+class Case:
+    """A tree in a random state with the answers of the definition of M."""
+
+    tree: TreeModel
+    state: State
+    M: np.ndarray
+    b: np.ndarray
+    v: np.ndarray
+    tau: np.ndarray
+    a: np.ndarray
+    solution: np.ndarray
+    log_det: float
+    acceleration: np.ndarray
+    needed: np.ndarray  # generalised forces for the acceleration a
+
+
+def make_case(tree: TreeModel, seed: int = 0) -> Case:
     rng = np.random.default_rng(seed)
     state = random_state(tree, rng)
     M = mass_matrix(tree, state)
-    if not len(M):
-        assert solver.log_det(tree, state) == 0.0
-        return
-    x, a = rng.normal(size=(tree.n_dof, 3)), rng.normal(size=tree.n_dof)
-    v = rng.normal(size=tree.n_dof)
-    allowed = tolerance(tree)
-    found = solver.solve(tree, state, M @ x)
-    assert found.shape == x.shape
-    assert scaled_error(M, found, x) < allowed
-    single = solver.solve(tree, state, M @ x[:, 0])
-    assert single.shape == (tree.n_dof,)
-    assert scaled_error(M, single, x[:, 0]) < allowed
+    b = rng.normal(size=(tree.n_dof, 3))
+    v, tau, a = rng.normal(size=(3, tree.n_dof))
     scale = np.sqrt(np.diag(M))
-    sign, log_det = np.linalg.slogdet(M / np.outer(scale, scale))
+    scaled = M / np.outer(scale, scale)
+    sign, log_det = np.linalg.slogdet(scaled)
     assert sign == 1
-    log_det += 2 * np.log(scale).sum()
-    assert solver.log_det(tree, state) == pytest.approx(log_det, abs=allowed * tree.n_dof)
-    tau = inverse_dynamics(tree, state, v, a)
-    assert scaled_error(M, solver.accelerations(tree, state, v, tau), a) < allowed * 10
+    rhs = np.column_stack([b, tau - bias_forces(tree, state, v)]) / scale[:, None]
+    answers = np.linalg.solve(scaled, rhs) / scale[:, None]
+    return Case(
+        tree, state, M, b, v, tau, a, answers[:, :3], log_det + 2 * np.log(scale).sum(), answers[:, 3],
+        inverse_dynamics(tree, state, v, a),
+    )  # fmt: skip
 
 
-@pytest.mark.parametrize("name", list_solvers())
-@pytest.mark.parametrize("base", ["free", "fixed"])
-@pytest.mark.parametrize(
-    ("kind", "n"),
-    [("serial", 4), ("serial", 40), ("serial", 303), ("branched", 20), ("branched", 300), ("star", 30), ("star", 120),
-     ("forest", 30), ("forest", 200)],
-)  # fmt: skip
-def test_random_trees(name, kind, n, base):
-    for seed in range(1 if n > 100 else 3):
-        check_solver(get_solver(name), random_tree(kind, n, seed=seed, base=base), seed)
+def check_solver(solver, case: Case):
+    """Compare solve (one and many right-hand sides), log_det and accelerations with the definition of M."""
+    tree, state, M, allowed = case.tree, case.state, case.M, tolerance(case.tree)
+    found = solver.solve(tree, state, case.b)
+    assert found.shape == case.b.shape
+    assert scaled_error(M, found, case.solution) < allowed
+    single = solver.solve(tree, state, case.b[:, 0])
+    assert single.shape == (tree.n_dof,)
+    assert scaled_error(M, single, case.solution[:, 0]) < allowed
+    assert solver.log_det(tree, state) == pytest.approx(case.log_det, abs=1e-11 * max(10, tree.n_dof))
+    found = solver.accelerations(tree, state, case.v, case.tau)
+    assert scaled_error(M, found, case.acceleration) < allowed
+    # what inverse dynamics needs, forward dynamics gives back
+    back = solver.accelerations(tree, state, case.v, case.needed)
+    assert scaled_error(M, back, case.a) < 10 * allowed
 
 
-@pytest.mark.parametrize("name", list_solvers())
-@pytest.mark.parametrize("soft", ["phi psi chi", BENDS])
-@pytest.mark.parametrize("path", all_paths(), ids=lambda p: p.name)
-def test_real_structures(name, path, soft):
+@cache
+def random_case(kind: str, n: int, base: str, seed: int) -> Case:
+    return make_case(random_tree(kind, n, seed=seed, base=base), seed)
+
+
+@lru_cache(maxsize=2)
+def real_case(path: Path, soft: str) -> Case:
     structure = load(path)
     tree = build_tree(structure, soft)
     if tree.n_dof > 2000:  # dense would need hours: the protein alone, and the whole system in test_solvated_system
         tree = build_tree(structure.subset("protein"), soft)
-    check_solver(get_solver(name), tree)
+    return make_case(tree)
+
+
+SIZES = [
+    ("serial", 4), ("serial", 40), ("serial", 303), ("branched", 20), ("branched", 300), ("star", 30), ("star", 120),
+    ("forest", 30), ("forest", 200),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("base", ["free", "fixed"])
+@pytest.mark.parametrize(("kind", "n"), SIZES)
+@pytest.mark.parametrize("name", list_solvers())
+def test_random_trees(name, kind, n, base):
+    for seed in range(1 if n > 100 else 3):
+        check_solver(get_solver(name), random_case(kind, n, base, seed))
+
+
+# the solver varies fastest, so that each structure's dense answers are computed once
+@pytest.mark.parametrize("name", list_solvers())
+@pytest.mark.parametrize("soft", ["phi psi chi", BENDS], ids=["torsions", "with-angles"])
+@pytest.mark.parametrize("path", all_paths(), ids=lambda p: p.name)
+def test_real_structures(path, soft, name):
+    check_solver(get_solver(name), real_case(path, soft))
+
+
+@pytest.mark.parametrize("name", list_solvers())
+def test_no_degrees_of_freedom(name):
+    tree = build_tree(beads([-1, 0, 1, -1], np.random.default_rng(0)), soft="none", base="fixed")
+    assert tree.n_dof == 0
+    solver = get_solver(name)
+    assert solver.log_det(tree, tree.reference) == 0.0
+    assert solver.solve(tree, tree.reference, np.zeros(0)).shape == (0,)
+    assert solver.accelerations(tree, tree.reference, np.zeros(0), np.zeros(0)).shape == (0,)
 
 
 @pytest.mark.parametrize("name", FAST)
@@ -271,7 +330,7 @@ class WeldsTheBase(DenseSolver):
 
 @pytest.mark.parametrize("broken", [ForgetsSiblings, ForgetsVelocities, WeldsTheBase])
 def test_broken_solvers_are_caught(broken):
-    tree = random_tree("branched", 20, seed=0)
-    check_solver(DenseSolver(), tree)
+    case = make_case(random_tree("branched", 20, seed=0))
+    check_solver(DenseSolver(), case)
     with pytest.raises(AssertionError):
-        check_solver(broken(), tree)
+        check_solver(broken(), case)

@@ -133,7 +133,8 @@ def _rows(table: dict[str, list[str]], name: str) -> Iterator[_Row]:
         column("type_symbol"),
         column("label_alt_id"),
         column("auth_comp_id", "label_comp_id"),
-        column("auth_asym_id", "label_asym_id"),
+        # A chain without an author's name is nameless, as a blank in a PDB file.
+        column("auth_asym_id") if "_atom_site.auth_asym_id" in table else column("label_asym_id"),
         column("label_asym_id"),
         column("auth_seq_id", "label_seq_id"),
         column("label_seq_id"),

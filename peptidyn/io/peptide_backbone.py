@@ -9,7 +9,7 @@ helix, the psi angles next to a proline are changed; see `fit_prolines`.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import pi, radians
+from math import radians
 
 import numpy as np
 from scipy.spatial.distance import cdist
@@ -67,18 +67,16 @@ def trace(
 
 def is_alpha_helix(phi: float, psi: float, omega: float) -> bool:
     """Tell whether one phi, psi and omega (rad) for a whole chain make a right-handed alpha helix."""
-    return (
-        _ALPHA_PHI[0] <= phi <= _ALPHA_PHI[1] and _ALPHA_PSI[0] <= psi <= _ALPHA_PSI[1] and np.cos(omega) < -0.9
-    )
+    return _ALPHA_PHI[0] <= phi <= _ALPHA_PHI[1] and _ALPHA_PSI[0] <= psi <= _ALPHA_PSI[1] and np.cos(omega) < -0.9
 
 
 def fit_prolines(letters: Sequence[str], phi: np.ndarray, psi: np.ndarray, omega: np.ndarray) -> np.ndarray:
     """Return psi (rad) of an alpha helix with room made for its prolines.
 
-    A proline with two residues or more before it bends the helix at those, three at most: phi + psi becomes -117, -99 and
-    -79 degrees, one, two and three places before. Where prolines are neighbours, or next to neighbours, the psi angles
-    between them become those of polyproline II, 130 degrees if the chain then runs clear of itself, else the first
-    other value that lets it.
+    A proline with three residues or more before it, a cap included, bends the helix there: phi + psi becomes -117,
+    -99 and -79 degrees at one, two and three places before. Where prolines are neighbours, or next to neighbours, psi
+    from the first to the last becomes that of polyproline II: 130 degrees, or if the chain would then run into itself
+    the first of a few others at which it does not.
     """
     fitted = psi.copy()
     runs = _proline_runs(letters)

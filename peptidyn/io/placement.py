@@ -324,16 +324,16 @@ def _is_planar(atoms: Atoms, atom: int) -> bool:
 
 
 def _nearer_backbone_first(atoms: Atoms, parent: int, fixed: list[int]) -> list[int]:
-    """Order two neighbours as the names of a CH2's hydrogens want it: first the one towards N and CA."""
-    residue = atoms.residue_atoms[int(atoms.residue[parent])]
-    start = residue.get("N", residue.get("CA", parent))
+    """Order two neighbours as the names of a CH2's hydrogens want it: along the side chain from CA; for CA, N first."""
+    start = atoms.residue_atoms[int(atoms.residue[parent])].get("CA", parent)
     distance, front = {start: 0}, [start]
     for atom in front:
         for other in atoms.neighbours[atom]:
-            if other not in distance and other != parent and atoms.residue[other] == atoms.residue[parent]:
+            # N is passed by: proline's ring is counted from CB on.
+            if other not in distance and other != parent and atoms.name[other] not in ("N", "C"):
                 distance[other] = distance[atom] + 1
                 front.append(other)
-    return sorted(fixed, key=lambda b: distance.get(b, 99))
+    return sorted(fixed, key=lambda b: (distance.get(b, 99), atoms.name[b] != "N"))
 
 
 def _water(positions: np.ndarray, oxygen: int, hydrogens: list[int]) -> list[np.ndarray]:

@@ -53,9 +53,11 @@ _POLAR = {"CYS": (180.0, 62.0, -65.0), "SER": (180.0, 62.0, -65.0), "THR": (180.
 # Repulsion of a pair is (contact / distance)^12: one at the distance where atoms begin to overlap in earnest.
 _CONTACT = 0.9
 _PREFERENCE = 0.02  # per place down the list of rotamers: decides only between side chains that both fit
+_FINE = radians(12.0)
 _ECLIPSING = 2.5  # cost of chi1: this times 1 + cos 3 chi1
 _REACH = 0.4  # nm around a side chain beyond which repulsion does not matter
 _HYDROGEN_BOND = 0.16  # nm between hydrogen and acceptor
+_HOPELESS = 100.0  # cost above the best against the backbone alone at which a rotamer is given up
 _SWEEPS = 20
 
 
@@ -75,8 +77,8 @@ class Conformers:
     cost: np.ndarray
 
 
-@lru_cache(maxsize=4096)
-def conformers(letter: str, chi: tuple[float, ...], phi: float | None) -> Conformers:
+@lru_cache(maxsize=256)
+def conformers(letter: str, chi: tuple[float, ...], phi: float | None, fine: bool = False) -> Conformers:
     """Return the rotamers of a residue.
 
     Parameters
@@ -87,21 +89,35 @@ def conformers(letter: str, chi: tuple[float, ...], phi: float | None) -> Confor
         The first chi angles, rad, where they are prescribed; the others are left to the rotamers.
     phi : float or None
         rad; shapes the ring of proline and nothing else.
+    fine : bool
+        Vary chi1 and chi2 of every rotamer by a few degrees, for side chains that do not fit otherwise.
     """
     template = residue_templates()[letter]
     if letter == "P":
         assert phi is not None
         xyz = template.proline_conformers(phi)
-        eclipsing = [0.0, 0.0]
+        rarity = np.array([0.0, 0.0])
     else:
-        standard = _ROTAMERS.get(template.name, ((),))
-        choices = dict.fromkeys((*chi, *map(radians, rotamer[len(chi) :])) for rotamer in standard)
+        rank: dict[tuple[float, ...], int] = {}
+        for order, rotamer in enumerate(_ROTAMERS.get(template.name, ((),))):
+            full = (*chi, *map(radians, rotamer[len(chi) :]))
+            for varied in _varied(full, len(chi)) if fine else [full]:
+                rank.setdefault(varied, order)
         turns = [radians(t) for t in _POLAR[template.name]] if template.name in POLAR_ROTORS else [None]
-        both = list(product(choices, turns))
+        both = list(product(rank, turns))
         xyz = np.array([template.conformer(c, turn) for c, turn in both])
-        eclipsing = [1.0 + cos(3.0 * c[0]) if c else 0.0 for c, _ in both]
-    cost = _strain(template, xyz) + _PREFERENCE * np.arange(len(xyz)) + _ECLIPSING * np.array(eclipsing)
+        rarity = np.array([_PREFERENCE * rank[c] for c, _ in both])
+        rarity += [_ECLIPSING * (1.0 + cos(3.0 * c[0])) if c else 0.0 for c, _ in both]
+    cost = _strain(template, xyz) + rarity
+    for array in (xyz, cost):  # they are cached
+        array.setflags(write=False)
     return Conformers(xyz, cost)
+
+
+def _varied(rotamer: tuple[float, ...], fixed: int) -> list[tuple[float, ...]]:
+    """Return the rotamer and its neighbours by `_FINE` in chi1 and chi2, but for the `fixed` first angles."""
+    steps = [(0.0, -_FINE, _FINE) if fixed <= k < 2 else (0.0,) for k in range(len(rotamer))]
+    return [tuple(a + s for a, s in zip(rotamer, shift, strict=True)) for shift in product(*steps)]
 
 
 def _strain(template: ResidueTemplate, xyz: np.ndarray) -> np.ndarray:
@@ -152,45 +168,61 @@ def pack(
     xyz = positions.copy()
     radii = np.array([VDW_RADII[e] for e in elements])
     free = [r for r in range(len(rows)) if len(rows[r])]
-    moving = np.zeros(len(xyz), dtype=bool)
-    for r in free:
-        moving[rows[r]] = True
-    standing = np.flatnonzero(~moving)
+    standing = np.setdiff1d(np.arange(len(xyz)), np.concatenate([rows[r] for r in free]) if free else [])
     tree = cKDTree(xyz[standing])
 
-    def repulsion(r: int, others: np.ndarray) -> np.ndarray:
-        k, m = choices[r].shape[:2]
-        squared = cdist(choices[r].reshape(-1, 3), xyz[others], "sqeuclidean").reshape(k, m, len(others))
-        contact = _CONTACT * (radii[rows[r]][:, None] + radii[others])
-        contact[near[rows[r]][:, others].toarray()] = 0.0
-        ratio = contact**2 / squared
-        return np.einsum("kij,kij->k", ratio**2, (ratio**2) ** 2)
+    def repulsion(places: np.ndarray, atoms: np.ndarray, others: np.ndarray, exempt: np.ndarray | None) -> np.ndarray:
+        k, m = places.shape[:2]
+        contact = _CONTACT * (radii[atoms][:, None] + radii[others])
+        if exempt is not None:
+            contact[exempt] = 0.0
+        ratio = cdist(places.reshape(-1, 3), xyz[others], "sqeuclidean").reshape(k, m, len(others))
+        np.divide(contact**2, ratio, out=ratio)
+        cubed = ratio * ratio * ratio
+        return np.einsum("kij,kij->k", cubed, cubed)
 
-    centres = np.array([choices[r].reshape(-1, 3).mean(axis=0) for r in free]).reshape(-1, 3)
-    reach = [np.linalg.norm(choices[r] - c, axis=-1).max() for r, c in zip(free, centres, strict=True)]
-    alone, beside = {}, {}
-    around = cKDTree(centres).query_ball_point(centres, np.array(reach) + max(reach, default=0.0) + _REACH) if free else []
-    for at, r in enumerate(free):
-        backbone = standing[tree.query_ball_point(centres[at], reach[at] + _REACH)]
-        alone[r] = costs[r] + repulsion(r, backbone)
-        beside[r] = sorted(free[other] for other in around[at] if other != at)
+    centre, reach, places, alone = {}, {}, {}, {}
+    for r in free:
+        centre[r] = choices[r].reshape(-1, 3).mean(axis=0)
+        reach[r] = np.linalg.norm(choices[r] - centre[r], axis=-1).max()
+        backbone = standing[tree.query_ball_point(centre[r], reach[r] + _REACH)]
+        exempt = near[rows[r]][:, backbone].toarray()
+        cost = costs[r] + repulsion(choices[r], rows[r], backbone, exempt)
+        hopeful = cost <= cost.min() + _HOPELESS
+        places[r], alone[r] = choices[r][hopeful], cost[hopeful]
+    beside = _neighbours(free, centre, reach)
 
     chosen: dict[int, int] = {}
     waiting = list(free)
     for _ in range(_SWEEPS):
         changed = set()
         for r in waiting:
+            total = alone[r]
             placed = [rows[other] for other in beside[r] if other in chosen]
-            total = alone[r] + (repulsion(r, np.concatenate(placed)) if placed else 0.0)
+            if placed:
+                others = np.concatenate(placed)
+                others = others[np.linalg.norm(xyz[others] - centre[r], axis=1) < reach[r] + _REACH]
+                # side chains of two residues are never within three bonds of each other
+                total = total + repulsion(places[r], rows[r], others, None)
             best = int(np.argmin(total))
             if chosen.get(r) != best:
                 chosen[r] = best
-                xyz[rows[r]] = choices[r][best]
+                xyz[rows[r]] = places[r][best]
                 changed.add(r)
         waiting = [r for r in free if changed.intersection(beside[r])]
         if not waiting:
             break
     return xyz
+
+
+def _neighbours(free: list[int], centre: dict[int, np.ndarray], reach: dict[int, float]) -> dict[int, list[int]]:
+    """Return for every residue those whose side chains can touch its own."""
+    if not free:
+        return {}
+    tree = cKDTree([centre[r] for r in free])
+    radius = np.array([reach[r] for r in free]) + max(reach.values()) + _REACH
+    around = tree.query_ball_point(tree.data, radius)
+    return {r: sorted(free[k] for k in near if free[k] != r) for r, near in zip(free, around, strict=True)}
 
 
 def overlaps(

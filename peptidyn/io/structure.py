@@ -248,10 +248,16 @@ class Structure:
         return np.asarray(chosen, dtype=np.int64)
 
     def to_mdtraj(self) -> mdtraj.Trajectory:
-        """Return the structure as an MDTraj trajectory of one frame (single precision)."""
+        """Return the structure as an MDTraj trajectory of one frame (single precision), with its unit cell."""
         import mdtraj
 
-        return mdtraj.Trajectory(self.positions[None].astype(np.float32), mdtraj.Topology.from_openmm(self.topology))
+        trajectory = mdtraj.Trajectory(
+            self.positions[None].astype(np.float32), mdtraj.Topology.from_openmm(self.topology)
+        )
+        box = self.topology.getPeriodicBoxVectors()
+        if box is not None:
+            trajectory.unitcell_vectors = plain_array(box)[None].astype(np.float32)
+        return trajectory
 
     def write(self, path: str | os.PathLike[str]) -> None:
         """Write a PDB (``.pdb``) or mmCIF (``.cif``) file; mmCIF keeps long names and all digits."""

@@ -70,7 +70,9 @@ def _pdb_text(structure: Structure) -> str:
         raise StructureError(
             f"{structure.name} does not fit into the PDB format ({error}); write a .cif file instead"
         ) from error
-    return stream.getvalue()
+    # OpenMM begins with a remark that holds today's date; the same structure shall give the same file on any day.
+    lines = stream.getvalue().splitlines(keepends=True)
+    return "".join(line for line in lines if not line.startswith("REMARK   1 CREATED WITH OPENMM"))
 
 
 def _mmcif_text(structure: Structure) -> str:

@@ -1,0 +1,1 @@
+"""Where OpenMM is driven: forces, integrators, simulations, reporters, checkpoints."""
