@@ -8,6 +8,10 @@ from typing import TYPE_CHECKING, Any
 from peptidyn._version import __version__
 
 if TYPE_CHECKING:
+    from peptidyn.engine.fixman_force import FixmanForce
+    from peptidyn.ensemble.fixman_map import fixman_map
+    from peptidyn.ensemble.fixman_potential import FixmanPotential
+    from peptidyn.ensemble.reweighting import fixman_weights
     from peptidyn.errors import PeptidynError
     from peptidyn.io.peptides import build_peptide
     from peptidyn.io.readers import load_structure
@@ -41,12 +45,16 @@ _PUBLIC = {
     "inverse_dynamics": "peptidyn.solvers.dynamics",
     "kinetic_energy": "peptidyn.solvers.dynamics",
     "DHChain": "peptidyn.solvers.dh_chain",
+    "FixmanPotential": "peptidyn.ensemble.fixman_potential",
+    "FixmanForce": "peptidyn.engine.fixman_force",
+    "fixman_weights": "peptidyn.ensemble.reweighting",
+    "fixman_map": "peptidyn.ensemble.fixman_map",
 }
 
 __all__ = [  # noqa: RUF022 - in the order of the flow, as in _PUBLIC
     "__version__", "PeptidynError", "Structure", "load_structure", "open_trajectory", "build_peptide", "build_tree",
     "bead_chain", "backbone_frames", "TreeModel", "State", "list_solvers", "get_solver", "mass_matrix",
-    "inverse_dynamics", "kinetic_energy", "DHChain",
+    "inverse_dynamics", "kinetic_energy", "DHChain", "FixmanPotential", "FixmanForce", "fixman_weights", "fixman_map",
 ]  # fmt: skip
 
 

@@ -36,7 +36,12 @@ def plain_array(value: Any) -> np.ndarray:
 
 
 def degrees(value: Any) -> Any:
-    """Return an angle given in degrees (plain number) or as a Quantity, in radians."""
-    if hasattr(value, "value_in_unit_system"):
-        return plain(value)
+    """Return an angle given in degrees (plain number) or as a Quantity, in radians.
+
+    A Quantity that is not an angle raises TypeError.
+    """
+    if hasattr(value, "value_in_unit"):
+        from openmm import unit
+
+        return value.value_in_unit(unit.radian)
     return np.deg2rad(value)

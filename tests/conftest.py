@@ -62,5 +62,5 @@ def villin() -> Path:
 
 @pytest.fixture(scope="session")
 def integrase() -> Path:
-    """HIV integrase (1BHL), a crystal structure: no hydrogens, a gap, waters, two residues S-dimethylarsenic-cysteine."""
+    """HIV integrase (1BHL), a crystal structure: no hydrogens, a gap, waters, two modified cysteines (CAS)."""
     return PDBFIXER_DATA / "1BHL.pdb"

@@ -65,7 +65,7 @@ def test_rigid_motion(name, seed):
     structure = load(DATA / name)
     rng = np.random.default_rng(seed)
     turn = Rotation.random(rng=rng)
-    x = turn.apply(structure.positions) + rng.normal(scale=5.0, size=3)
+    x = turn.apply(structure.positions.copy()) + rng.normal(scale=5.0, size=3)
     tree, moved = build_tree(structure, SOFT), build_tree(structure.with_positions(x), SOFT)
     assert sizes(tree) == sizes(moved)
     assert same_angles(coordinates_by_atoms(tree), coordinates_by_atoms(moved))

@@ -528,16 +528,15 @@ def test_a_welded_body_alone_has_no_freedom():
 
 
 @pytest.mark.parametrize("n", [2, 3, 10])
-def test_rods_are_singular_in_every_direction(n):
+@pytest.mark.parametrize("flat", [1.0, 1e-2, 1e-4], ids=["any direction", "near a plane", "nearer"])
+def test_rods_are_singular_in_every_direction(n, flat):
     for seed in range(40):
         rng = np.random.default_rng(seed)
-        along = rng.normal(size=3)
-        rod = replace(
-            beads(serial_parents(n), rng), positions=0.15 * np.outer(np.arange(n), along / np.linalg.norm(along))
-        )
-        tree = build_tree(rod, soft="rotor")
+        along = rng.normal(size=3) * [1.0, 1.0, flat]
+        line = 0.15 * np.outer(np.arange(n), along / np.linalg.norm(along))
+        tree = build_tree(replace(beads(serial_parents(n), rng), positions=line), soft="rotor")
         with pytest.raises(SolverError, match="singular at the molecule MOL 1"):
-            SOLVER.log_det(tree, random_state(tree, rng))
+            SOLVER.log_det(tree, tree.reference)
 
 
 def thin_bodies(joint, mass, axis, com=((0, 0, 0), (0.1, 0.1, 0), (0, 0, 0), (0.2, 0, 0))):
@@ -580,6 +579,26 @@ def test_singular_joints_are_refused(tree, algorithm):
             SOLVER.solve(tree, state, np.ones(3))
         with pytest.raises(SolverError, match="singular at"):
             SOLVER.accelerations(tree, state, np.ones(3), np.ones(3), algorithm=algorithm)
+
+
+@pytest.mark.parametrize("joint", [REVOLUTE, PRISMATIC])
+def test_one_body_cannot_turn_or_slide_four_ways(joint):
+    """After three joints nothing but rounding error is left of the inertia, to be judged by what was there before."""
+    for seed in range(40):
+        rng = np.random.default_rng(seed)
+        axis = rng.normal(size=(5, 3))
+        tree = make_bodies(
+            parent=[-1, 0, 1, 2, 3],
+            joint=[FIXED, *[joint] * 4],
+            axis=axis / np.linalg.norm(axis, axis=1, keepdims=True),
+            origin=np.zeros((5, 3)),
+            mass=[1, 0, 0, 0, 7],
+            com=np.zeros((5, 3)),
+            inertia=np.array([0, 0, 0, 0, 1])[:, None, None] * np.diag([1.0, 2.0, 2.5]),
+            base="fixed",
+        )
+        with pytest.raises(SolverError, match="singular at"):
+            SOLVER.log_det(tree, random_pose(tree, rng))
 
 
 def test_light_bodies_are_not_singular():

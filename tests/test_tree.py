@@ -162,8 +162,6 @@ def test_torsions_agree_with_mdtraj(path):
 @paths
 def test_velocities_are_derivatives_of_positions(path):
     tree = build_tree(load(path), EVERYTHING)
-    if tree.n_molecules > 50:
-        pytest.skip("the finite difference over base rotations is tested on the smaller systems")
     rng = np.random.default_rng(5)
     state = random_state(tree, rng)
     v = rng.normal(size=tree.n_dof)

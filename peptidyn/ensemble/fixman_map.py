@@ -43,6 +43,16 @@ class FixmanMap:
         """Largest minus smallest U_F, kT."""
         return float(np.ptp(self.energy))
 
+    def at(self, phi: float, psi: float) -> float:
+        """Return U_F / kT at (phi, psi) in degrees, interpolated linearly on the periodic grid."""
+        n = len(self.phi)
+        x, y = ((angle + 180.0) / 360.0 * n % n for angle in (phi, psi))
+        i, j = int(x), int(y)
+        s, t = x - i, y - j
+        e = self.energy
+        k, l = (i + 1) % n, (j + 1) % n
+        return float((1 - s) * ((1 - t) * e[i, j] + t * e[i, l]) + s * ((1 - t) * e[k, j] + t * e[k, l]))
+
     def rows(self) -> list[tuple[float, float, float]]:
         """Return (phi, psi, U_F) for every grid point, degrees and kT."""
         return [

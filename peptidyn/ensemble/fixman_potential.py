@@ -27,6 +27,10 @@ from peptidyn.solvers.protocol import raise_singular
 from peptidyn.units import BOLTZMANN, plain, plain_array
 
 
+STRAIGHT = 1e-7
+"""Opened bond angles whose sine is smaller than this have no defined metric."""
+
+
 @njit(cache=True)
 def _evaluate(
     parent, joint, axis, origin, coordinate, molecule, q_reference, mass, com, inertia, bend, q, gradient,
@@ -47,7 +51,8 @@ def _evaluate(
     if want_gradient:
         kernels.log_det_gradient(parent, joint, molecule, coordinate, S, P, U, D, root, Y, gradient)
     for b in bend:
-        value -= 2.0 * math.log(abs(math.sin(q[b])))
+        sine = abs(math.sin(q[b]))
+        value -= 2.0 * math.log(sine) if sine > STRAIGHT else math.inf
         if want_gradient:
             gradient[b] -= 2.0 / math.tan(q[b])
     return value, -1

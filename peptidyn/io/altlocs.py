@@ -24,7 +24,7 @@ class Site:
     label : str
         That residue for people, without its name: ``chain A, residue 25``.
     residue_name, name : str
-        Residue name and atom name.
+        Residue name, and atom name as by `site_name`.
     altloc : str
         The letter, or `BLANK`.
     occupancy : float
@@ -36,6 +36,11 @@ class Site:
     name: str
     altloc: str
     occupancy: float
+
+
+def site_name(name: str, element: str) -> str:
+    """Return the atom name under which alternates are compared: D and H of an exchanged hydrogen are one atom."""
+    return f"H{name[1:]}" if element.strip().upper() == "D" and name.startswith("D") else name
 
 
 def choose_locations(sites: Sequence[Site]) -> tuple[list[int], list[str]]:

@@ -210,6 +210,8 @@ def _pairs(work: _Perception, pairs: list[tuple[int, int]]) -> str:
 def _judge_chain_neighbours(work: _Perception) -> None:
     """Bond C to the next N of the same chain if they are near enough, and only then."""
     atoms = work.atoms
+    lacking: list[str] = []
+    at: list[int] = []
     for r in range(atoms.n_residues - 1):
         s = r + 1
         if atoms.residue_chain[r] != atoms.residue_chain[s]:
@@ -220,8 +222,10 @@ def _judge_chain_neighbours(work: _Perception) -> None:
         carbon, nitrogen = atoms.residue_atoms[r].get("C"), atoms.residue_atoms[s].get("N")
         where = f"{atoms.residue_label(r)} and {atoms.residue_label(s)}"
         if carbon is None or nitrogen is None:
-            lacking = f"{atoms.residue_label(r)}, atom C" if carbon is None else f"{atoms.residue_label(s)}, atom N"
-            work.note("gap", f"the chain is broken between {where}: {lacking} is missing", work.members[s])
+            lacking.append(
+                f"{atoms.residue_label(r)}, atom C" if carbon is None else f"{atoms.residue_label(s)}, atom N"
+            )
+            at += work.members[s]
             continue
         distance = work.distance(carbon, nitrogen)
         bonded = (carbon, nitrogen) in work.bonds
@@ -236,6 +240,12 @@ def _judge_chain_neighbours(work: _Perception) -> None:
                 f"the chain is broken between {where}: C and N are {distance:.3f} nm apart",
                 (carbon, nitrogen),
             )
+    if lacking:
+        work.note(
+            "gap",
+            f"the chain is broken in {counted(len(lacking), 'place')} where atoms are missing: {some(lacking)}",
+            at,
+        )
 
 
 def _closes_ring(work: _Perception, carbon: int, nitrogen: int) -> bool:

@@ -25,7 +25,7 @@ from peptidyn.io.composition import HYDROGENS, WATER, Hydrogen, missing_atoms, s
 from peptidyn.io.notes import Note, counted, some
 from peptidyn.io.placement import Shape, Surroundings, place_heavy_atoms, place_hydrogens
 from peptidyn.io.structure import Structure
-from peptidyn.io.topology import atoms_from_topology, bonds_of, copy_topology, masses_from_elements
+from peptidyn.io.topology import atoms_from_topology, bonds_of, copy_topology
 from peptidyn.units import plain_array
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ def complete(structure: Structure, *, pH: float = 7.0, variants: Mapping[int, st
         raise ArgumentError(f"pH must be between 0 and 14, not {pH}")
     variants = dict(variants or {})
     whole, variants = _without_hopeless_residues(structure, variants)
-    whole = _selenium_to_sulfur(whole)
+    whole = _deuterium_to_hydrogen(_selenium_to_sulfur(whole))
     starts = _segment_starts(whole)
     apart = copy_topology(whole.topology, bonds_of(whole.topology), break_before=starts)
     with _reproducible():
@@ -129,6 +129,26 @@ def _selenium_to_sulfur(structure: Structure) -> Structure:
     )
     named = some([atoms.residue_label(r) for r in residues])
     note = Note("renamed", f"MSE was made MET, its sulfur where the selenium was: {named}", tuple(selenium))
+    return Structure.from_openmm(
+        topology, None, structure.positions, name=structure.name, notes=(*structure.notes, note)
+    )
+
+
+def _deuterium_to_hydrogen(structure: Structure) -> Structure:
+    """Neutron structures name exchanged hydrogens D; force fields know H."""
+    from openmm.app import element
+
+    atoms = structure.atoms
+    heavy_hydrogens = np.flatnonzero(atoms.element == "D").tolist()
+    if not heavy_hydrogens:
+        return structure
+    names = {a: f"H{str(atoms.name[a]).removeprefix('D')}" for a in heavy_hydrogens}
+    topology = copy_topology(
+        structure.topology,
+        bonds_of(structure.topology),
+        atom_kinds={a: (name, element.hydrogen) for a, name in names.items()},
+    )
+    note = Note("renamed", f"{counted(len(names), 'deuterium atom')} made hydrogen", tuple(heavy_hydrogens))
     return Structure.from_openmm(
         topology, None, structure.positions, name=structure.name, notes=(*structure.notes, note)
     )
@@ -319,7 +339,7 @@ def _assemble(old: Structure, apart: Topology, new: Topology, positions: np.ndar
     kept = [n.renumbered(new_of) for n in old.notes if n.kind not in _REJUDGED]
     notes = [n for n in kept if n is not None] + [n for n in bond_notes if n.kind in _REJUDGED]
     notes += _completion_notes(atoms, sorted(added), pH)
-    return Structure._checked(topology, xyz, masses_from_elements(atoms), atoms, old.name, tuple(notes))
+    return Structure.from_openmm(topology, None, xyz, name=old.name, notes=tuple(notes))
 
 
 def _match(old: Topology, new: Topology, name: str) -> dict[int, int]:

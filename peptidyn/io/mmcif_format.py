@@ -12,7 +12,7 @@ from Bio.PDB.mmcifio import MMCIFIO
 from openmm.app import PDBxFile
 
 from peptidyn.errors import StructureError
-from peptidyn.io.altlocs import Site, choose_locations
+from peptidyn.io.altlocs import Site, choose_locations, site_name
 from peptidyn.io.raw import RawStructure, altloc_note, models_note, standard_name
 from peptidyn.units import plain_array
 
@@ -61,7 +61,7 @@ def read_mmcif(text: str, model: int, name: str) -> RawStructure:
     residues = _number_residues(rows)
     kept, choices = choose_locations(
         [
-            Site(residue, _label(row), row.residue_name, row.name, row.altloc, row.occupancy)
+            Site(residue, _label(row), row.residue_name, site_name(row.name, row.element), row.altloc, row.occupancy)
             for row, residue in zip(rows, residues, strict=True)
         ]
     )

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import io
 import warnings
+from bisect import bisect_right
 from collections import Counter
 from dataclasses import dataclass, field
 
-from openmm.app import PDBFile
+from openmm.app import PDBFile, Topology
 
 from peptidyn.errors import StructureError
-from peptidyn.io.altlocs import Site, choose_locations
+from peptidyn.io.altlocs import Site, choose_locations, site_name
 from peptidyn.io.notes import Note, counted
 from peptidyn.io.raw import RawStructure, altloc_note, models_note, standard_name
 from peptidyn.units import plain_array
@@ -50,9 +51,10 @@ def read_pdb(text: str, model: int, name: str) -> RawStructure:
     notes += altloc_note(choices)
     sizes = Counter(residues[i] for i in kept)
     atoms = [_standard_line(lines.atoms[i], sizes[residues[i]]) for i in kept]
-    ends = {max((k for k, i in enumerate(kept) if i <= end), default=-1) for end in lines.ends}
+    ends = {bisect_right(kept, end) - 1 for end in lines.ends}
     notes += _guessed_elements_note(atoms)
     pdb = _openmm_reader(atoms, ends, lines, name)
+    _check_not_scattered(pdb.topology, name)
     if pdb.topology.getNumAtoms() != len(atoms):
         raise _repeated_atoms_error([lines.atoms[i] for i in kept], [residues[i] for i in kept], name)
     first_atoms = (next(residue.atoms()).index for residue in pdb.topology.residues())
@@ -115,19 +117,36 @@ def _residue_name(line: str) -> str:
 def _number_residues(lines: _Lines) -> list[int]:
     """Number the residues; different names at one site are one residue if alternate locations tell them apart."""
     numbers: list[int] = []
+    first_at: dict[tuple[int, str], int] = {}
     last: tuple[str, str] | None = None
+    chain = 0
     for index, line in enumerate(lines.atoms):
+        if index - 1 in lines.ends:
+            chain, last = chain + 1, None
         site, name = line[21:27], _residue_name(line)
-        lettered = line[16] != " "
-        same = last is not None and site == last[0] and (name == last[1] or lettered) and index - 1 not in lines.ends
-        numbers.append(numbers[-1] if same else index)
+        if line[16] != " ":
+            # Some programs list the second conformer after the rest of the chain.
+            number = first_at.setdefault((chain, site), index)
+        elif last == (site, name):
+            number = numbers[-1]
+        else:
+            number = index
+            first_at[chain, site] = index
+        numbers.append(number)
         last = (site, name)
     return numbers
 
 
 def _sites(atoms: list[str], residues: list[int]) -> list[Site]:
     return [
-        Site(residue, _label(line), _residue_name(line), line[12:16].strip(), line[16].strip(), _occupancy(line))
+        Site(
+            residue=residue,
+            label=_label(line),
+            residue_name=_residue_name(line),
+            name=site_name(line[12:16].strip(), line[76:78]),
+            altloc=line[16].strip(),
+            occupancy=_occupancy(line),
+        )
         for line, residue in zip(atoms, residues, strict=True)
     ]
 
@@ -184,6 +203,21 @@ def _openmm_reader(atoms: list[str], ends: set[int], lines: _Lines, name: str) -
             return PDBFile(io.StringIO("\n".join(text) + "\nEND\n"))
     except (ValueError, IndexError, AssertionError) as error:
         raise StructureError(f"{name} is not a PDB file that can be read: {error}") from error
+
+
+def _check_not_scattered(topology: Topology, name: str) -> None:
+    """A residue whose atoms are listed in two places would become two residues."""
+    for chain in topology.chains():
+        found: dict[tuple[str, str, str], set[str]] = {}
+        for residue in chain.residues():
+            names = {atom.name for atom in residue.atoms()}
+            before = found.setdefault((residue.name, residue.id, residue.insertionCode), set())
+            # Numbers may start anew, as in large water boxes: then the names come again.
+            if before and before.isdisjoint(names):
+                where = f"chain {chain.id}, " if chain.id.strip() else ""
+                label = f"{where}residue {residue.name} {residue.id}{residue.insertionCode}".strip()
+                raise StructureError(f"{name} lists the atoms of {label} in two places; sort the file by residues")
+            before |= names
 
 
 def _repeated_atoms_error(atoms: list[str], residues: list[int], name: str) -> StructureError:

@@ -275,8 +275,8 @@ def _overlap_notes(built: _Build, positions: np.ndarray, pairs: np.ndarray) -> l
     return [
         Note(
             "overlap",
-            f"{len(pairs)} pairs of atoms overlap, the worst {first} and {second}, {distance:.3f} nm apart, because "
-            "these torsions leave no room; choose others, or minimise before use",
+            f"these torsions leave too little room: atoms overlap (pairs: {len(pairs)}), the worst {first} and "
+            f"{second}, {distance:.3f} nm apart; choose other torsions, or minimise before use",
             tuple(np.unique(pairs).tolist()),
         )
     ]

@@ -24,7 +24,7 @@ from peptidyn.io.bonding import coincidence_error, coincident_pairs, settle_bond
 from peptidyn.io.composition import WATER
 from peptidyn.io.notes import Note, counted, some
 from peptidyn.io.raw import RawStructure, protonation_variant
-from peptidyn.io.structure import Structure
+from peptidyn.io.structure import Structure, check_finite
 from peptidyn.io.topology import atoms_from_topology, bonds_of, copy_topology, masses_from_elements
 
 _PDB = (".pdb", ".ent")
@@ -148,7 +148,7 @@ def _settle(raw: RawStructure, name: str) -> Structure:
         bonds.setdefault(link, (None, None))
     topology = copy_topology(raw.topology, bonds, chain_ids=raw.chain_ids, residue_ids=raw.residue_ids)
     atoms = atoms_from_topology(topology)
-    _check_finite(atoms, raw.positions)
+    check_finite(atoms, raw.positions)
     keep, dropped_note = _without_extra_particles(atoms)
     notes += dropped_note
     positions = raw.positions
@@ -156,13 +156,13 @@ def _settle(raw: RawStructure, name: str) -> Structure:
         topology = copy_topology(topology, bonds, keep=keep)
         positions = positions[keep]
         atoms = atoms_from_topology(topology)
-    masses = masses_from_elements(atoms)
+    masses_from_elements(atoms)  # raises for elements that nobody knows, before distances are judged by them
     settled, bond_notes = settle_bonds(atoms, positions, bonds_of(topology))
     topology = copy_topology(topology, settled)
     atoms = atoms_from_topology(topology)
     notes += bond_notes
     notes += _overlap_note(atoms, positions)
-    return Structure._checked(topology, positions, masses, atoms, name, tuple(notes))
+    return Structure.from_openmm(topology, None, positions, name=name, notes=tuple(notes))
 
 
 def _renamed_note(raw: RawStructure) -> list[Note]:
@@ -174,14 +174,6 @@ def _renamed_note(raw: RawStructure) -> list[Note]:
         return []
     listed = ", ".join(f"{old} to {new} ({n})" for (old, new), n in changes.items())
     return [Note("renamed", f"residue names were made standard, their atoms stay as they are: {listed}")]
-
-
-def _check_finite(atoms: Atoms, positions: np.ndarray) -> None:
-    bad = np.flatnonzero(~np.isfinite(positions).all(axis=1))
-    if bad.size:
-        raise StructureError(
-            f"coordinates are not finite numbers at {atoms.labels(bad)}; repair the file or remove these atoms"
-        )
 
 
 def _without_extra_particles(atoms: Atoms) -> tuple[list[int], list[Note]]:

@@ -14,7 +14,7 @@ from peptidyn.atoms import Atoms
 from peptidyn.errors import ArgumentError, SelectionError, StructureError
 from peptidyn.io.composition import Missing, missing_atoms
 from peptidyn.io.notes import Note, counted
-from peptidyn.io.topology import atoms_from_topology, bonds_of, copy_topology, masses_from_elements
+from peptidyn.io.topology import atoms_from_topology, bonds_of, copy_topology, masses_from_elements, reduced_box
 from peptidyn.units import plain_array
 
 if TYPE_CHECKING:
@@ -23,6 +23,15 @@ if TYPE_CHECKING:
     from openmm.app import Topology
 
 __all__ = ["Note", "Structure", "atoms_from_topology", "masses_from_elements"]
+
+
+def check_finite(atoms: Atoms, positions: np.ndarray) -> None:
+    """Raise StructureError, naming the atoms, unless all coordinates are finite."""
+    bad = np.flatnonzero(~np.isfinite(positions).all(axis=1))
+    if bad.size:
+        raise StructureError(
+            f"coordinates are not finite numbers at {atoms.labels(bad)}; repair the file or remove these atoms"
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -134,7 +143,7 @@ class Structure:
             raise ArgumentError(f"frame {frame} does not exist: the trajectory has {n_frames} frames")
         topology = trajectory.topology.to_openmm()
         if trajectory.unitcell_vectors is not None:
-            topology.setPeriodicBoxVectors(trajectory.openmm_boxes(frame))
+            topology.setPeriodicBoxVectors(reduced_box(trajectory.unitcell_vectors[frame]))
         return cls.from_openmm(topology, None, trajectory.xyz[frame].astype(np.float64), name=name)
 
     @classmethod
@@ -153,11 +162,7 @@ class Structure:
             raise StructureError(
                 f"positions have shape {positions.shape}, expected ({atoms.n_atoms}, 3), one row per atom"
             )
-        bad = np.flatnonzero(~np.isfinite(positions).all(axis=1))
-        if bad.size:
-            raise StructureError(
-                f"coordinates are not finite numbers at {atoms.labels(bad)}; repair the file or remove these atoms"
-            )
+        check_finite(atoms, positions)
         positions.setflags(write=False)
         masses = np.ascontiguousarray(masses, dtype=np.float64)
         masses.setflags(write=False)
@@ -237,8 +242,8 @@ class Structure:
             chosen = self.to_mdtraj().topology.select(selection)
         except Exception as error:  # MDTraj raises many kinds, ParseException among them
             raise SelectionError(
-                f"cannot read the selection {selection!r} ({type(error).__name__}: {error}); "
-                "use the MDTraj selection language, e.g. 'resid 2 to 9 and backbone'"
+                f"cannot read the selection {selection!r}; use the MDTraj selection language, e.g. "
+                "'resid 2 to 9 and backbone'"
             ) from error
         if len(chosen) == 0:
             raise SelectionError(

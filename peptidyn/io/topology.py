@@ -145,6 +145,25 @@ def copy_topology(
     return copy
 
 
+def reduced_box(vectors: Any) -> Any:
+    """Return box vectors (3, 3), the first along x and the second in xy, in the reduced form that OpenMM asks for.
+
+    nm. MDTraj's single precision leaves hexagonal cells a rounding error outside it. None for a box without volume.
+    """
+    from openmm import Vec3, unit
+
+    a, b, c = np.array(vectors, dtype=np.float64)
+    if min(a[0], b[1], c[2]) <= 0:
+        return None
+    just_inside = 1.0 - 1e-6  # half a box is not to become minus half a box by rounding
+    c = c - b * np.round(just_inside * c[1] / b[1])
+    c = c - a * np.round(just_inside * c[0] / a[0])
+    b = b - a * np.round(just_inside * b[0] / a[0])
+    b[0], c[0] = np.clip([b[0], c[0]], -0.5 * a[0], 0.5 * a[0])
+    c[1] = np.clip(c[1], -0.5 * b[1], 0.5 * b[1])
+    return [Vec3(*(float(x) for x in v)) for v in (a, b, c)] * unit.nanometer
+
+
 def masses_from_elements(atoms: Atoms) -> np.ndarray:
     """Return the mass of every atom (Da) from its element."""
     from openmm import unit

@@ -295,7 +295,7 @@ def _chosen_atoms(topology: mdtraj.Topology, atoms: str | np.ndarray | None) -> 
     try:
         chosen = topology.select(atoms)
     except Exception as error:  # MDTraj raises whatever its parser meets
-        raise SelectionError(f"cannot read the selection {atoms!r} ({type(error).__name__}: {error})") from error
+        raise SelectionError(f"cannot read the selection {atoms!r}; use the MDTraj selection language") from error
     if not len(chosen):
         raise SelectionError(f"the selection {atoms!r} matches no atom of the trajectory's topology")
     return chosen

@@ -60,39 +60,34 @@ _WORLD_AXES = np.eye(3)
 
 
 @njit(cache=True)
-def _frame_rotations(x, frames, omega):
-    """Write the angular velocity of every frame per velocity of its three atoms, `omega` (n_frames, 3, 9).
+def _frame_rotation(x, frame, omega):
+    """Write the angular velocity of a frame per velocity of its three atoms, `omega` (3, 9).
 
-    The frame's z axis runs from the first atom to the second, the third lies in the xz plane.
+    The z axis runs from the first atom to the second, the third lies in the xz plane.
     """
-    ex, ey, ez = np.empty(3), np.empty(3), np.empty(3)
-    for f in range(len(frames)):
-        a, b, c = frames[f]
-        d = math.sqrt((x[b, 0] - x[a, 0]) ** 2 + (x[b, 1] - x[a, 1]) ** 2 + (x[b, 2] - x[a, 2]) ** 2)
-        along = 0.0
-        for i in range(3):
-            ez[i] = (x[b, i] - x[a, i]) / d
-            along += ez[i] * (x[c, i] - x[a, i])
-        for i in range(3):
-            ex[i] = x[c, i] - x[a, i] - along * ez[i]
-        height = math.sqrt(ex[0] ** 2 + ex[1] ** 2 + ex[2] ** 2)
-        for i in range(3):
-            ex[i] /= height
-        ey[0] = ez[1] * ex[2] - ez[2] * ex[1]
-        ey[1] = ez[2] * ex[0] - ez[0] * ex[2]
-        ey[2] = ez[0] * ex[1] - ez[1] * ex[0]
-        for i in range(3):
-            for j in range(3):
-                of_b = (ey[i] * ex[j] - ex[i] * ey[j] - along / height * ez[i] * ey[j]) / d
-                of_c = ez[i] * ey[j] / height
-                omega[f, i, j] = -of_b - of_c
-                omega[f, i, 3 + j] = of_b
-                omega[f, i, 6 + j] = of_c
+    a, b, c = frame
+    zx, zy, zz = x[b, 0] - x[a, 0], x[b, 1] - x[a, 1], x[b, 2] - x[a, 2]
+    length = math.sqrt(zx * zx + zy * zy + zz * zz)
+    zx, zy, zz = zx / length, zy / length, zz / length
+    xx, xy, xz = x[c, 0] - x[a, 0], x[c, 1] - x[a, 1], x[c, 2] - x[a, 2]
+    along = xx * zx + xy * zy + xz * zz
+    xx, xy, xz = xx - along * zx, xy - along * zy, xz - along * zz
+    height = math.sqrt(xx * xx + xy * xy + xz * xz)
+    ex, ez = (xx / height, xy / height, xz / height), (zx, zy, zz)
+    ey = (zy * ex[2] - zz * ex[1], zz * ex[0] - zx * ex[2], zx * ex[1] - zy * ex[0])
+    for i in range(3):
+        for j in range(3):
+            of_b = (ey[i] * ex[j] - ex[i] * ey[j] - along / height * ez[i] * ey[j]) / length
+            of_c = ez[i] * ey[j] / height
+            omega[i, j] = -of_b - of_c
+            omega[i, 3 + j] = of_b
+            omega[i, 6 + j] = of_c
 
 
 @njit(cache=True)
-def _carried(omega, rx, ry, rz, out):
-    """Write the velocity of a point fixed in a frame, at r from its first atom, per velocity of its atoms (3, 9)."""
+def _carried(omega, origin, r, out):
+    """Write the velocity of a point at `r` that a frame carries, per velocity of the frame's atoms, `out` (3, 9)."""
+    rx, ry, rz = r[0] - origin[0], r[1] - origin[1], r[2] - origin[2]
     for j in range(9):
         wx, wy, wz = omega[0, j], omega[1, j], omega[2, j]
         out[0, j] = wy * rz - wz * ry
@@ -206,9 +201,10 @@ def _write_row(blocks, b, n_columns, combination, carried, out, at):
 @njit(cache=True)
 def _write_rows(blocks, frames, x, joint, axis, p, soft, hard):
     """Write the rows of all coordinates (18)-(21); return -ln |det dq/dx|, and a block that cannot move, or -1."""
-    omega = np.empty((len(frames), 3, 9))
-    _frame_rotations(x, frames, omega)
-    tall, wide = 3 * max(1, blocks.n_own.max()), max(1, blocks.n_soft.max())
+    omega = np.empty((3, 9))
+    tall, wide = 1, 1
+    for b in range(len(blocks.link)):
+        tall, wide = max(tall, 3 * blocks.n_own[b]), max(wide, blocks.n_soft[b])
     carried = np.zeros((tall, 9))
     T, Q, Z = np.empty((tall, wide)), np.empty((tall, tall)), np.empty((wide, tall))
     column, lever = np.empty(tall), np.empty(wide)
@@ -216,10 +212,10 @@ def _write_rows(blocks, frames, x, joint, axis, p, soft, hard):
     for b in range(len(blocks.link)):
         m, k, f = 3 * blocks.n_own[b], blocks.n_soft[b], blocks.frame[b]
         if f >= 0:
-            o = frames[f, 0]
-            for i in range(blocks.n_own[b]):
-                a = blocks.column[blocks.column_at[b] + i]
-                _carried(omega[f], x[a, 0] - x[o, 0], x[a, 1] - x[o, 1], x[a, 2] - x[o, 2], carried[3 * i : 3 * i + 3])
+            _frame_rotation(x, frames[f], omega)
+            for o in range(blocks.n_own[b]):
+                own = blocks.column[blocks.column_at[b] + o]
+                _carried(omega, x[frames[f, 0]], x[own], carried[3 * o : 3 * o + 3])
         _joint_motions(blocks, b, x, joint, axis, p, T, lever)
         _orthogonalise(T, m, k, Q)
         for i in range(k):
@@ -340,7 +336,7 @@ def _eliminate(blocks, fronts, hard, mobility, matrices, factors, gains):
     log_det = 0.0
     for f in range(len(fronts.block_at) - 1):
         width = 3 * (fronts.atom_at[f + 1] - fronts.atom_at[f])
-        C = matrices[fronts.matrix_at[f] : fronts.matrix_at[f + 1]].reshape((width, width))
+        C = matrices[fronts.matrix_at[f] : fronts.matrix_at[f] + width * width].reshape((width, width))
         _assemble(fronts, f, mobility, matrices, C)
         for b in range(fronts.block_at[f], fronts.block_at[f + 1]):
             n_hard = blocks.n_hard[b]
@@ -504,11 +500,10 @@ class FixmanPointsFactor(Factor):
         links = tree.links(state)
         blocks, fronts = plan.blocks, plan.fronts
         self._tree, self._plan = tree, plan
-        self._soft = np.empty(blocks.soft_at[-1])
-        self._hard = np.empty(blocks.hard_at[-1])
-        self._factors = np.empty(blocks.factor_at[-1])
-        self._gains = np.empty(blocks.gain_at[-1])
-        matrices = np.empty(fronts.matrix_at[-1])
+        sizes = [at[-1] for at in (blocks.soft_at, blocks.hard_at, blocks.factor_at, blocks.gain_at)]
+        store = np.empty(sum(sizes))  # in one piece, which the C library hands out again without new pages
+        self._soft, self._hard, self._factors, self._gains = np.split(store, np.cumsum(sizes)[:-1])
+        matrices = np.empty(fronts.store)
         log_scale, bad = _write_rows(
             blocks, plan.frames, tree.positions(state), tree.joint, links.axis, links.p, self._soft, self._hard
         )

@@ -89,7 +89,7 @@ class Fronts(NamedTuple):
     block_at : the blocks that are eliminated in it; blocks after the last have soft coordinates only.
     atom_at, atom : its atoms.
     source, source_slot : the front that each of them comes from, and its place there; -1 if no row touched it before.
-    matrix_at : where its matrix starts.
+    matrix_at : (n,) where its matrix starts in a store of size `store`; places are used again once they are free.
     """
 
     block_at: np.ndarray
@@ -98,6 +98,7 @@ class Fronts(NamedTuple):
     source: np.ndarray
     source_slot: np.ndarray
     matrix_at: np.ndarray
+    store: int
 
 
 class Plan(NamedTuple):
@@ -216,6 +217,7 @@ class _Layout:
         self._still: set[int] = set()  # atoms that a fixed base holds
         self._frame_of: dict[int, int] = {}  # link of a unit -> frame of its triple; -1 if it is fixed in space
         self._x = tree.positions(tree.reference)
+        self._even = np.ones(tree.n_atoms)
         self._choose_carriers(units)
         for unit in units:
             self._lay_out(unit)
@@ -266,8 +268,7 @@ class _Layout:
         frame = -1
         if unit.parent is not None and self._frame_of[unit.parent.link] >= 0:
             above_frame = self.frames[self._frame_of[unit.parent.link]]
-            even = np.ones(self._tree.n_atoms)
-            frame = self._add_frame(_choose_triple(self._x, even, unit.shared, above_frame))
+            frame = self._add_frame(_choose_triple(self._x, self._even, unit.shared, above_frame))
         # two reference atoms on the axis of a torsion settle all but the torsion itself, which is soft
         n_touched = 2 if len(unit.shared) == 2 else 3
         moved = [l in path for l in joint for path in moved_by]
@@ -354,7 +355,10 @@ class _Schedule:
         self.block_lists: list[list[int]] = []
         self.atom_lists: list[list[int]] = []
         self.sources: list[list[tuple[int, int]]] = []
-        self.free: list[int] = []  # blocks without hard coordinates
+        self.matrix_at: list[int] = []
+        self.store = 0
+        self.unpivoted: list[int] = []  # blocks without hard coordinates
+        self._vacant: dict[int, list[int]] = {}  # places in the store that no front needs any more, by their size
         self._slots: list[dict[int, int]] = []
         self._front_of = [-1] * n_atoms
         self._uses = [0] * n_atoms  # blocks still to come that touch an atom
@@ -395,7 +399,7 @@ class _Schedule:
             return
         self._done[number] = True
         if not block.n_hard:
-            self.free.append(number)
+            self.unpivoted.append(number)
             return
         touched = block.columns[: block.n_hard_columns]
         front = self._find_front([a for a in touched if self._front_of[a] >= 0 or self._uses[a] > 1])
@@ -426,7 +430,19 @@ class _Schedule:
         self.sources.append(sources)
         self.block_lists.append([])
         self._slots.append({a: slot for slot, a in enumerate(members)})
+        self._allot(9 * len(members) ** 2)
+        for old in before:
+            self._vacant.setdefault(9 * len(self.atom_lists[old]) ** 2, []).append(self.matrix_at[old])
         return front
+
+    def _allot(self, size: int) -> None:
+        """Give the new front a place in the store."""
+        vacant = self._vacant.get(size)
+        if vacant:
+            self.matrix_at.append(vacant.pop())
+        else:
+            self.matrix_at.append(self.store)
+            self.store += size
 
 
 # ---------------------------------------------------------------------- flat arrays
@@ -436,8 +452,8 @@ def _flatten(tree: TreeModel, layout: _Layout, schedule: _Schedule, mobility: np
     order = [number for numbers in schedule.block_lists for number in numbers]
     width = [3 * len(atoms) for atoms in schedule.atom_lists]
     gain = [w * layout.blocks[n].n_hard for w, ns in zip(width, schedule.block_lists, strict=True) for n in ns]
-    ordered = [layout.blocks[n] for n in order + schedule.free]
-    gain += [0] * len(schedule.free)
+    ordered = [layout.blocks[n] for n in order + schedule.unpivoted]
+    gain += [0] * len(schedule.unpivoted)
     sources = [s for front in schedule.sources for s in front]
     blocks = Blocks(
         link=_integers(b.link for b in ordered),
@@ -467,7 +483,8 @@ def _flatten(tree: TreeModel, layout: _Layout, schedule: _Schedule, mobility: np
         atom=_integers(a for atoms in schedule.atom_lists for a in atoms),
         source=_integers(front for front, _ in sources),
         source_slot=_integers(slot for _, slot in sources),
-        matrix_at=_offsets(w * w for w in width),
+        matrix_at=_integers(schedule.matrix_at),
+        store=schedule.store,
     )
     return Plan(_integers(layout.frames).reshape(-1, 3), blocks, fronts, mobility)
 

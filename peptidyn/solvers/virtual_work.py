@@ -19,9 +19,10 @@ M_i                     inverse of the block of joint i after the elimination of
 Phi                     that system's matrix (34)
 
 Departures from print. (16): the Jacobians are those of body 0. (23), (28): t_i = f_i + H_Ji^T n_Ji - b_i less
-H_Jj,i^T n_Jj of every joint j that body i carries, from the start. After (32): a_i = h_i + H_iu A_u^-1 t_u - H_ii A_i^-1
-t_i. (53): the forces of the joints that body i carries enter with -H_Ji,i A_i^-1 H_j,i^T; here the body accelerations
-(48) are formed and differenced (49), which is the same sum. (38): Lambda starts at body 0; a welded base has A^-1 = 0.
+H_Jj,i^T n_Jj of every joint j that body i carries, from the start. After (32): a_i = h_i + H_iu A_u^-1 t_u
+- H_ii A_i^-1 t_i. (53): the forces of the joints that body i carries enter with -H_Ji,i A_i^-1 H_j,i^T; here the body
+accelerations (48) are formed and differenced (49), which is the same sum. (38): Lambda starts at body 0; a welded base
+has A^-1 = 0. The off-diagonal blocks are not kept: S_ij n_j is what body i accelerates at joint i by n_j, formed so.
 
 Branched chains: bodies carry at most two joints towards the tips, `peptidyn.solvers.split_links`. Two such joints,
 j = 1 and 2, couple through their body by S_21, and adding the joint of the body itself needs the four blocks of
@@ -44,7 +45,7 @@ from peptidyn.model.state import State
 from peptidyn.model.tree import Links, TreeModel
 from peptidyn.solvers.protocol import Factor, Solver, raise_singular
 from peptidyn.solvers.spatial_algebra import add_cross
-from peptidyn.solvers.split_links import FLOATING, Parts, next_body, split_links
+from peptidyn.solvers.split_links import FLOATING, GROUND, Parts, next_body, split_links
 
 SINGULAR_INERTIA = 1e-10
 """Bodies whose principal moments of inertia differ by more than this factor leave too few digits of A^-1."""
@@ -55,50 +56,35 @@ DEPENDENT_AXES = 1e-8
 PIVOT_TOLERANCE = 1e-13
 """A pivot of Phi below this part of its entry before the elimination is a zero: what is left is rounding error."""
 
+ROUNDS = 2
+
 
 class Joints(NamedTuple):
     """The free bodies and the joints between them, over parts i; `Parts` says which joins which.
 
     Attributes
     ----------
-    com, point : (n, 3)
-        Centre of mass; joint point o.
     mobility : (n, 3, 3), lightness : (n,)
         A^-1: inverse inertia, inverse mass.
     rows : (n,) int
-        N_C.
-    K, K_J : (n, 6, 6)
-        The first N_C and k rows count.
-    H_own, H_up : (n, 6, 6)
-        H_ii and H_iu, N_C rows.
+        N_C; 0 where there is no joint.
+    K : (n, 6, 6)
+        The first N_C rows are K, the last k are K_J.
+    arm : (n, 2, 3)
+        o_i as seen from the centres of mass of part i (0) and of part up[i] (1).
+    M : (n, 6, 6)
+        M_i, N_C x N_C.
     """
 
-    com: np.ndarray
-    point: np.ndarray
     mobility: np.ndarray
     lightness: np.ndarray
     rows: np.ndarray
     K: np.ndarray
-    K_J: np.ndarray
-    H_own: np.ndarray
-    H_up: np.ndarray
-
-
-class Blocks(NamedTuple):
-    """The eliminated system of constraint forces, over parts i.
-
-    Attributes
-    ----------
-    M : (n, 6, 6)
-    S_down : (n, 2, 6, 6)
-        S_ij for both joints j that part i carries.
-    S_pair : (n, 6, 6)
-        S_21 of those two joints.
-    """
-
+    arm: np.ndarray
     M: np.ndarray
-    S_down: np.ndarray
-    S_pair: np.ndarray
+
+
+OWN, UP = 0, 1
 
 
 # ---------------------------------------------------------------------- small matrices
@@ -125,8 +111,8 @@ def _invert_inertia(I, share, out):
 
 
 @njit(cache=True)
-def _complement(S, k, Q, K, K_J):
-    """Write K and K_J of a joint with the motions S[:, :k] (6, k); return ln det S^T S, or nan if it is singular.
+def _complement(S, k, Q, K):
+    """Write K, then K_J, into `K` for a joint with motions S[:, :k]; return ln det S^T S, or nan if it is singular.
 
     Householder QR: S = Q R, K = the last 6 - k columns of Q, K_J = R^-1 Q^T by back substitution. `S` is overwritten;
     `Q` (6, 6) is scratch.
@@ -167,14 +153,14 @@ def _complement(S, k, Q, K, K_J):
         for s in range(k - 1, -1, -1):
             value = Q[i, s]
             for j in range(s + 1, k):
-                value -= S[s, j] * K_J[j, i]
-            K_J[s, i] = value / S[s, s]
+                value -= S[s, j] * K[6 - k + j, i]
+            K[6 - k + s, i] = value / S[s, s]
     return log_det
 
 
 @njit(cache=True)
-def _invert_block(Phi, n, size, L, out):
-    """Write the inverse of the leading n x n block of `Phi` into `out` (6, 6); return ln det, or nan if singular.
+def _invert_block(Phi, n, size, L):
+    """Replace the leading n x n block of `Phi` (6, 6) by its inverse; return ln det, or nan if it is singular.
 
     `size` (6,): the diagonal before the elimination. `L` (6, 6) is scratch: the inverse of the Cholesky factor.
     """
@@ -203,14 +189,14 @@ def _invert_block(Phi, n, size, L, out):
             value = 0.0
             for e in range(i, n):
                 value += L[e, i] * L[e, j]
-            out[i, j] = value
-            out[j, i] = value
+            Phi[i, j] = value
+            Phi[j, i] = value
     return log_det
 
 
 @njit(cache=True)
 def _force_rows(K, rows, r, out):
-    """Write K X into `out` (rows, 6), where X takes motions at a centre of mass to those at a point `r` away from it."""
+    """Write H = K X into `out` (rows, 6); X takes motions at a centre of mass to those at a point `r` away from it."""
     for s in range(rows):
         x, y, z = K[s, 3], K[s, 4], K[s, 5]
         out[s, 0] = K[s, 0] + r[1] * z - r[2] * y
@@ -222,7 +208,7 @@ def _force_rows(K, rows, r, out):
 
 
 @njit(cache=True)
-def _yield(mobility, lightness, H, rows, out):
+def _times_mobility(mobility, lightness, H, rows, out):
     """Write H A^-1 into `out` (rows, 6)."""
     for s in range(rows):
         for i in range(3):
@@ -245,14 +231,13 @@ def _add_product(A, B, rows, inner, columns, sign, out):
 
 
 @njit(cache=True)
-def _free_bodies(joint, mass, com, inertia, parts, joints):
+def _free_bodies(joint, mass, inertia, parts, joints):
     """Write A^-1 of every part; return sum ln det A, and the link of a body whose inertia is singular, or -1."""
     log_det = 0.0
     for i in range(len(parts.link)):
         l = parts.link[i]
         m = mass[l] * parts.share[i]
         joints.lightness[i] = 1.0 / m
-        joints.com[i] = com[l]
         log_det += 3.0 * np.log(m)
         if joint[l] == POINT:
             joints.mobility[i] = 0.0
@@ -285,13 +270,12 @@ def _joint_motions(parent, joint, axis, origin, l, k, S):
 
 
 @njit(cache=True)
-def _joint_directions(parent, joint, axis, origin, parts, joints):
-    """Write K, K_J (9)-(11), H_own and H_up (13) of every joint.
+def _joint_directions(parent, joint, axis, origin, com, parts, joints):
+    """Write K, K_J (9)-(11) and the arms of every joint.
 
     Returns sum ln det S^T S, and the link of a joint whose soft coordinates depend on each other, or -1.
     """
     S, Q = np.empty((2, 6, 6))
-    r = np.empty(3)
     log_det = 0.0
     for i in range(len(parts.link)):
         u, k, l = parts.up[i], parts.soft[i], parts.link[i]
@@ -300,21 +284,17 @@ def _joint_directions(parent, joint, axis, origin, parts, joints):
             continue
         if k > 6:
             return 0.0, l
-        # the parts of one body are welded at their common centre of mass
-        joints.point[i] = origin[l] if k > 0 else joints.com[i]
         _joint_motions(parent, joint, axis, origin, l, k, S)
-        value = _complement(S, k, Q, joints.K[i], joints.K_J[i])
+        value = _complement(S, k, Q, joints.K[i])
         if not np.isfinite(value):
             return 0.0, l
         log_det += value
         joints.rows[i] = 6 - k
+        # the parts of one body are welded at their common centre of mass
+        o = origin[l] if k > 0 else com[l]
         for e in range(3):
-            r[e] = joints.point[i, e] - joints.com[i, e]
-        _force_rows(joints.K[i], 6 - k, r, joints.H_own[i])
-        if u >= 0:
-            for e in range(3):
-                r[e] = joints.point[i, e] - joints.com[u, e]
-            _force_rows(joints.K[i], 6 - k, r, joints.H_up[i])
+            joints.arm[i, OWN, e] = o[e] - com[l, e]
+            joints.arm[i, UP, e] = o[e] - com[parts.link[u], e] if u >= 0 else 0.0
     return log_det, -1
 
 
@@ -322,96 +302,85 @@ def _joint_directions(parent, joint, axis, origin, parts, joints):
 
 
 @njit(cache=True)
-def _free_block(joints, u, i, Y, Phi, size):
+def _free_block(joints, u, i, H, Y, Phi, size):
     """Write S_i = H_ii A_i^-1 H_ii^T + H_iu A_u^-1 H_iu^T (32) into `Phi`, and its diagonal into `size` (6,).
 
-    `Y` (6, 6) is scratch, and holds H_ii A_i^-1 on return.
+    `H` and `Y` (6, 6) are scratch; on return `Y` holds H_ii A_i^-1.
     """
     n = joints.rows[i]
     Phi[:] = 0.0
     if u >= 0:
-        _yield(joints.mobility[u], joints.lightness[u], joints.H_up[i], n, Y)
-        _add_product(Y, joints.H_up[i], n, 6, n, 1.0, Phi)
-    _yield(joints.mobility[i], joints.lightness[i], joints.H_own[i], n, Y)
-    _add_product(Y, joints.H_own[i], n, 6, n, 1.0, Phi)
+        _force_rows(joints.K[i], n, joints.arm[i, UP], H)
+        _times_mobility(joints.mobility[u], joints.lightness[u], H, n, Y)
+        _add_product(Y, H, n, 6, n, 1.0, Phi)
+    _force_rows(joints.K[i], n, joints.arm[i, OWN], H)
+    _times_mobility(joints.mobility[i], joints.lightness[i], H, n, Y)
+    _add_product(Y, H, n, 6, n, 1.0, Phi)
     for s in range(n):
         size[s] = Phi[s, s]
 
 
 @njit(cache=True)
-def _add_joint(joints, blocks, i, down, Y, P, Phi):
-    """Turn S_i in `Phi` into S_i - sum S_ij [Phi^-1]_jk S_ik^T (37), with S_ij = -H_ii A_i^-1 H_j,i^T (39).
-
-    j and k run over the one or two joints in `down`. `Y` holds H_ii A_i^-1; `P` (2, 6, 6) is scratch.
-    """
-    n = joints.rows[i]
-    first, second = down[0], down[1]
-    for side in range(2):
-        j = down[side]
-        if j < 0:
-            continue
-        S = blocks.S_down[i, side]
-        S[:] = 0.0
-        _add_product(Y, joints.H_up[j], n, 6, joints.rows[j], -1.0, S)
-    if first >= 0:
-        m = joints.rows[first]
-        P[0] = 0.0
-        _add_product(blocks.S_down[i, 0], blocks.M[first], n, m, m, 1.0, P[0])
-        _add_product(P[0], blocks.S_down[i, 0], n, m, n, -1.0, Phi)
-    if second >= 0:
-        m = joints.rows[second]
-        R = P[1]
-        R[:] = blocks.S_down[i, 1]
-        if first >= 0:
-            _add_product(P[0], blocks.S_pair[i], n, joints.rows[first], m, -1.0, R)
-        P[0] = 0.0
-        _add_product(R, blocks.M[second], n, m, m, 1.0, P[0])
-        _add_product(P[0], R, n, m, n, -1.0, Phi)
+def _couple(Y, n, H, m, sign, S):
+    """Write the block sign Y H^T (n, m) into `S`, where Y holds H A^-1 of the other joint: S_ij (39) or S_21."""
+    S[:] = 0.0
+    _add_product(Y, H, n, 6, m, sign, S)
 
 
 @njit(cache=True)
-def _couple_pair(joints, i, first, second, M_first, Y, S_pair, Phi):
-    """Write S_21 = H_2,i A_i^-1 H_1,i^T of two joints on part i, and subtract S_21 M_1 S_21^T from `Phi` of joint 2."""
-    m, n = joints.rows[first], joints.rows[second]
-    _yield(joints.mobility[i], joints.lightness[i], joints.H_up[second], n, Y)
-    S_pair[:] = 0.0
-    _add_product(Y, joints.H_up[first], n, 6, m, 1.0, S_pair)
-    Y[:] = 0.0
-    _add_product(S_pair, M_first, n, m, m, 1.0, Y)
-    _add_product(Y, S_pair, n, m, n, -1.0, Phi)
+def _subtract(S, n, M, m, T, Phi):
+    """Subtract S M S^T from `Phi` (n, n) and leave S M in `T`; S is (n, m)."""
+    T[:] = 0.0
+    _add_product(S, M, n, m, m, 1.0, T)
+    _add_product(T, S, n, m, n, -1.0, Phi)
 
 
 @njit(cache=True)
-def _path_1_matrices(parts, joints, blocks, Phi, size):
-    """Write M_i and the S blocks of every joint, from the tips to the roots (37)-(43).
+def _path_1_matrices(parts, joints):
+    """Write M_i of every joint, from the tips to the roots (37)-(43).
 
-    `Phi` (n, 6, 6) and `size` (n, 6) are scratch. Returns ln det Phi, and the link of a vanishing pivot, or -1.
+    The joints 1 and 2 that part i carries are inverted when part i is reached, because only then they couple: 1 first,
+    then 2 with S_21 M_1 S_21^T subtracted. Joint i then loses S_i1 M_1 S_i1^T, and the same of joint 2 with what is
+    left of S_i2, S_i2 - S_i1 M_1 S_21^T. Returns ln det Phi, and the link of a vanishing pivot, or -1.
     """
-    Y, L = np.empty((2, 6, 6))
-    P = np.empty((2, 6, 6))
+    n_parts = len(parts.link)
+    H, Y, L, T, S_pair = np.empty((5, 6, 6))
+    S, H_down = np.empty((2, 2, 6, 6))
+    size = np.empty((n_parts, 6))
     log_det = 0.0
-    for i in range(len(parts.link) - 1, -1, -1):
+    for i in range(n_parts - 1, -1, -1):
+        first, second = parts.down[i, 0], parts.down[i, 1]
         for side in range(2):
             j = parts.down[i, side]
             if j < 0:
                 continue
-            if side == 1 and parts.down[i, 0] >= 0:
-                first = parts.down[i, 0]
-                _couple_pair(joints, i, first, j, blocks.M[first], Y, blocks.S_pair[i], Phi[j])
-            value = _invert_block(Phi[j], joints.rows[j], size[j], L, blocks.M[j])
+            n = joints.rows[j]
+            _force_rows(joints.K[j], n, joints.arm[j, UP], H_down[side])
+            if side == 1 and first >= 0:
+                _times_mobility(joints.mobility[i], joints.lightness[i], H_down[1], n, Y)
+                _couple(Y, n, H_down[0], joints.rows[first], 1.0, S_pair)
+                _subtract(S_pair, n, joints.M[first], joints.rows[first], T, joints.M[j])
+            value = _invert_block(joints.M[j], n, size[j], L)
             if not np.isfinite(value):
                 return 0.0, parts.link[j]
             log_det += value
         if parts.up[i] == FLOATING:
             continue
-        _free_block(joints, parts.up[i], i, Y, Phi[i], size[i])
-        _add_joint(joints, blocks, i, parts.down[i], Y, P, Phi[i])
-        if parts.up[i] >= 0:
-            continue
-        value = _invert_block(Phi[i], joints.rows[i], size[i], L, blocks.M[i])
-        if not np.isfinite(value):
-            return 0.0, parts.link[i]
-        log_det += value
+        n, Phi = joints.rows[i], joints.M[i]
+        _free_block(joints, parts.up[i], i, H, Y, Phi, size[i])
+        if first >= 0:
+            _couple(Y, n, H_down[0], joints.rows[first], -1.0, S[0])
+            _subtract(S[0], n, joints.M[first], joints.rows[first], T, Phi)
+        if second >= 0:
+            _couple(Y, n, H_down[1], joints.rows[second], -1.0, S[1])
+            if first >= 0:
+                _add_product(T, S_pair, n, joints.rows[first], joints.rows[second], -1.0, S[1])
+            _subtract(S[1], n, joints.M[second], joints.rows[second], T, Phi)
+        if parts.up[i] == GROUND:
+            value = _invert_block(Phi, n, size[i], L)
+            if not np.isfinite(value):
+                return 0.0, parts.link[i]
+            log_det += value
     return log_det, -1
 
 
@@ -432,18 +401,18 @@ def _add_wrench(r, wrench, sign, out):
 
 
 @njit(cache=True)
-def _joint_wrench(parent, dof, l, k, K_J, tau, out):
+def _joint_wrench(parent, dof, l, k, K, tau, out):
     """Write the wrenches K_J^T n_J of the joint torques between link `l` and its next body, at o, into `out` (6, m)."""
     out[:] = 0.0
-    for s in range(k):
+    for s in range(6 - k, 6):
         for i in range(6):
             for c in range(tau.shape[1]):
-                out[i, c] += K_J[s, i] * tau[dof[l], c]
+                out[i, c] += K[s, i] * tau[dof[l], c]
         l = parent[l]
 
 
 @njit(cache=True)
-def _applied_forces(parent, joint, dof, origin, parts, joints, tau, t):
+def _applied_forces(parent, joint, dof, origin, com, parts, joints, tau, t):
     """Write t_i of (28), as corrected above and without b_i, into `t` (n, 6, m), from the forces `tau` (n_dof, m)."""
     wrench = np.empty((6, tau.shape[1]))
     r = np.empty(3)
@@ -457,17 +426,13 @@ def _applied_forces(parent, joint, dof, origin, parts, joints, tau, t):
                 for c in range(tau.shape[1]):
                     wrench[e, c] = tau[dof[l] + e - start, c]
             for e in range(3):
-                r[e] = origin[l, e] - joints.com[i, e]
+                r[e] = origin[l, e] - com[l, e]
             _add_wrench(r, wrench, 1.0, t[i])
         elif k > 0:
-            _joint_wrench(parent, dof, l, k, joints.K_J[i], tau, wrench)
-            for e in range(3):
-                r[e] = joints.point[i, e] - joints.com[i, e]
-            _add_wrench(r, wrench, 1.0, t[i])
+            _joint_wrench(parent, dof, l, k, joints.K[i], tau, wrench)
+            _add_wrench(joints.arm[i, OWN], wrench, 1.0, t[i])
             if u >= 0:
-                for e in range(3):
-                    r[e] = joints.point[i, e] - joints.com[u, e]
-                _add_wrench(r, wrench, -1.0, t[u])
+                _add_wrench(joints.arm[i, UP], wrench, -1.0, t[u])
 
 
 @njit(cache=True)
@@ -532,120 +497,19 @@ def _velocity_accelerations(parent, joint, dof, mass, axis, origin, com, parts, 
 
 
 @njit(cache=True)
-def _free_accelerations(joints, t, x):
-    """Write A_i^-1 t_i into `x`; both (n, 6, m)."""
+def _accelerate_body(mobility, lightness, t, x):
+    """Write A^-1 t into `x`; both (6, m)."""
+    for c in range(t.shape[1]):
+        for e in range(3):
+            x[e, c] = mobility[e, 0] * t[0, c] + mobility[e, 1] * t[1, c] + mobility[e, 2] * t[2, c]
+            x[3 + e, c] = lightness * t[3 + e, c]
+
+
+@njit(cache=True)
+def _accelerate_bodies(joints, t, x):
+    """Write A_i^-1 t_i, (48) solved for all bodies, into `x`; both (n, 6, m)."""
     for i in range(len(t)):
-        m = joints.mobility[i]
-        for c in range(t.shape[2]):
-            for e in range(3):
-                x[i, e, c] = m[e, 0] * t[i, 0, c] + m[e, 1] * t[i, 1, c] + m[e, 2] * t[i, 2, c]
-                x[i, 3 + e, c] = joints.lightness[i] * t[i, 3 + e, c]
-
-
-@njit(cache=True)
-def _add_columns(A, rows, inner, x, sign, out):
-    """Add sign A x to `out`; A is (rows, inner), x (inner, m), out (rows, m)."""
-    for i in range(rows):
-        for e in range(inner):
-            a = sign * A[i, e]
-            for c in range(x.shape[1]):
-                out[i, c] += a * x[e, c]
-
-
-@njit(cache=True)
-def _add_columns_transposed(A, rows, inner, x, sign, out):
-    """Add sign A^T x to `out`; A is (rows, inner), x (rows, m), out (inner, m)."""
-    for i in range(rows):
-        for e in range(inner):
-            a = sign * A[i, e]
-            for c in range(x.shape[1]):
-                out[e, c] += a * x[i, c]
-
-
-@njit(cache=True)
-def _solve_pair(joints, blocks, i, down, x, y):
-    """Replace right-hand sides by forces at the joints that part i carries: n_1 and n_2, in `x` (n, 6, m).
-
-    (40) for joint 1, then for joint 2, then (35) for joint 1 again. `y` (6, m) is scratch.
-    """
-    first, second = down[0], down[1]
-    if first >= 0:
-        m = joints.rows[first]
-        y[:] = 0.0
-        _add_columns(blocks.M[first], m, m, x[first], 1.0, y)
-        x[first] = y
-    if second >= 0:
-        n = joints.rows[second]
-        if first >= 0:
-            _add_columns(blocks.S_pair[i], n, joints.rows[first], x[first], -1.0, x[second])
-        y[:] = 0.0
-        _add_columns(blocks.M[second], n, n, x[second], 1.0, y)
-        x[second] = y
-        if first >= 0:
-            m = joints.rows[first]
-            y[:] = 0.0
-            _add_columns_transposed(blocks.S_pair[i], n, m, x[second], 1.0, y)
-            _add_columns(blocks.M[first], m, m, y, -1.0, x[first])
-
-
-@njit(cache=True)
-def _path_1(parts, joints, blocks, free, h, force):
-    """Write the constraint force of every joint before the joints towards the root exist, `force` (n, 6, m), (40).
-
-    The right-hand sides are a_i = h_i + H_iu A_u^-1 t_u - H_ii A_i^-1 t_i, with A^-1 t in `free` (n, 6, m).
-    """
-    y = np.empty((6, force.shape[2]))
-    force[:] = 0.0
-    for i in range(len(parts.link) - 1, -1, -1):
-        _solve_pair(joints, blocks, i, parts.down[i], force, y)
-        u, n = parts.up[i], joints.rows[i]
-        if u == FLOATING:
-            continue
-        _add_columns(joints.K[i], n, 6, h[i], 1.0, force[i])
-        _add_columns(joints.H_own[i], n, 6, free[i], -1.0, force[i])
-        if u >= 0:
-            _add_columns(joints.H_up[i], n, 6, free[u], 1.0, force[i])
-        for side in range(2):
-            j = parts.down[i, side]
-            if j >= 0:
-                _add_columns(blocks.S_down[i, side], n, joints.rows[j], force[j], -1.0, force[i])
-        if u < 0:
-            y[:] = 0.0
-            _add_columns(blocks.M[i], n, n, force[i], 1.0, y)
-            force[i] = y
-
-
-@njit(cache=True)
-def _path_2(parts, joints, blocks, change, force):
-    """Turn `force` (n, 6, m) into the constraint forces of the whole system, from the roots to the tips (47).
-
-    `change` (n, 6, m) is scratch.
-    """
-    y = np.empty((6, force.shape[2]))
-    for i in range(len(parts.link)):
-        if parts.up[i] == FLOATING:
-            continue
-        for side in range(2):
-            j = parts.down[i, side]
-            if j >= 0:
-                change[j] = 0.0
-                _add_columns_transposed(
-                    blocks.S_down[i, side], joints.rows[i], joints.rows[j], force[i], 1.0, change[j]
-                )
-        _solve_pair(joints, blocks, i, parts.down[i], change, y)
-        for side in range(2):
-            j = parts.down[i, side]
-            if j >= 0:
-                force[j] -= change[j]
-
-
-@njit(cache=True)
-def _add_constraint_forces(parts, joints, force, t):
-    """Add the constraint forces H_ii^T n_i - sum H_ji^T n_j to `t` (n, 6, m), the right-hand side of (48)."""
-    for i in range(len(parts.link)):
-        _add_columns_transposed(joints.H_own[i], joints.rows[i], 6, force[i], 1.0, t[i])
-        if parts.up[i] >= 0:
-            _add_columns_transposed(joints.H_up[i], joints.rows[i], 6, force[i], -1.0, t[parts.up[i]])
+        _accelerate_body(joints.mobility[i], joints.lightness[i], t[i], x[i])
 
 
 @njit(cache=True)
@@ -661,52 +525,186 @@ def _add_motion(r, x, sign, out):
 
 
 @njit(cache=True)
-def _joint_accelerations(parent, joint, dof, origin, parts, joints, x, h, q):
+def _multiply(A, rows, inner, x, out):
+    """Write A x into `out`; A is (rows, inner), x (inner, m), out (rows, m)."""
+    for i in range(rows):
+        for c in range(x.shape[1]):
+            value = 0.0
+            for e in range(inner):
+                value += A[i, e] * x[e, c]
+            out[i, c] = value
+
+
+@njit(cache=True)
+def _add_constraint(joints, i, side, n, sign, wrench, out):
+    """Add sign H^T n of joint i, the constraint force `n` (rows, m) seen by the body on `side`, to `out` (6, m).
+
+    `wrench` (6, m) is scratch.
+    """
+    K = joints.K[i]
+    for e in range(6):
+        for c in range(n.shape[1]):
+            value = 0.0
+            for s in range(joints.rows[i]):
+                value += K[s, e] * n[s, c]
+            wrench[e, c] = value
+    _add_wrench(joints.arm[i, side], wrench, sign, out)
+
+
+@njit(cache=True)
+def _subtract_coupling(joints, i, j, k, n, work, out):
+    """Subtract H_ki A_i^-1 H_ji^T n from `out` (rows, m): what force `n` of joint j on part i does at its joint k.
+
+    `work` (3, 6, m) is scratch.
+    """
+    wrench, force, motion = work
+    force[:] = 0.0
+    _add_constraint(joints, j, UP, n, 1.0, wrench, force)
+    _accelerate_body(joints.mobility[i], joints.lightness[i], force, motion)
+    force[:] = 0.0
+    _add_motion(joints.arm[k, UP], motion, -1.0, force)
+    for s in range(joints.rows[k]):
+        for e in range(6):
+            for c in range(out.shape[1]):
+                out[s, c] += joints.K[k, s, e] * force[e, c]
+
+
+@njit(cache=True)
+def _solve_pair(joints, i, first, second, x, work):
+    """Replace right-hand sides by forces at the joints that part i carries: n_1 and n_2, in `x` (n, 6, m).
+
+    (40) for joint 1, then for joint 2, then (35) for joint 1 again. `work` (4, 6, m) is scratch.
+    """
+    if first >= 0:
+        m = joints.rows[first]
+        if second >= 0:
+            work[3] = x[first]
+        _multiply(joints.M[first], m, m, x[first], work[0])
+        x[first] = work[0]
+    if second >= 0:
+        n = joints.rows[second]
+        if first >= 0:
+            _subtract_coupling(joints, i, first, second, x[first], work[:3], x[second])
+        _multiply(joints.M[second], n, n, x[second], work[0])
+        x[second] = work[0]
+        if first >= 0:
+            m = joints.rows[first]
+            _subtract_coupling(joints, i, second, first, x[second], work[:3], work[3])
+            _multiply(joints.M[first], m, m, work[3], x[first])
+
+
+@njit(cache=True)
+def _path_1(parts, joints, t, free, h, n):
+    """Write the constraint force of every joint before the joints towards the root exist, `n` (n_parts, 6, m), (40).
+
+    The right-hand side a_i - sum S_ij n_j is what the forces t_u and t_i, less those of the joints j, and velocities, h,
+    leave to correct at joint i. `free` holds A^-1 t; all (n_parts, 6, m).
+    """
+    work = np.empty((4, 6, n.shape[2]))
+    net, relative = np.empty((2, 6, n.shape[2]))
+    n[:] = 0.0
+    for i in range(len(parts.link) - 1, -1, -1):
+        first, second = parts.down[i, 0], parts.down[i, 1]
+        _solve_pair(joints, i, first, second, n, work)
+        u = parts.up[i]
+        if u == FLOATING:
+            continue
+        net[:] = t[i]
+        for j in (first, second):
+            if j >= 0:
+                _add_constraint(joints, j, UP, n[j], -1.0, work[0], net)
+        _accelerate_body(joints.mobility[i], joints.lightness[i], net, work[0])
+        relative[:] = h[i]
+        _add_motion(joints.arm[i, OWN], work[0], -1.0, relative)
+        if u >= 0:
+            _add_motion(joints.arm[i, UP], free[u], 1.0, relative)
+        _multiply(joints.K[i], joints.rows[i], 6, relative, n[i])
+        if u == GROUND:
+            _multiply(joints.M[i], joints.rows[i], joints.rows[i], n[i], work[0])
+            n[i] = work[0]
+
+
+@njit(cache=True)
+def _path_2(parts, joints, change, n):
+    """Turn `n` (n_parts, 6, m) into the constraint forces of the whole system, from the roots to the tips (47).
+
+    `change` (n_parts, 6, m) is scratch: S_ij^T n_i, then what follows from it for n_j.
+    """
+    work = np.empty((4, 6, n.shape[2]))
+    force, motion = np.empty((2, 6, n.shape[2]))
+    for i in range(len(parts.link)):
+        first, second = parts.down[i, 0], parts.down[i, 1]
+        if parts.up[i] == FLOATING or (first < 0 and second < 0):
+            continue
+        force[:] = 0.0
+        _add_constraint(joints, i, OWN, n[i], -1.0, work[0], force)
+        _accelerate_body(joints.mobility[i], joints.lightness[i], force, motion)
+        for j in (first, second):
+            if j >= 0:
+                force[:] = 0.0
+                _add_motion(joints.arm[j, UP], motion, 1.0, force)
+                change[j] = 0.0
+                _multiply(joints.K[j], joints.rows[j], 6, force, change[j])
+        _solve_pair(joints, i, first, second, change, work)
+        for j in (first, second):
+            if j >= 0:
+                n[j] -= change[j]
+
+
+@njit(cache=True)
+def _add_constraints(parts, joints, n, t):
+    """Add the constraint forces H_ii^T n_i - sum H_ji^T n_j to `t` (n_parts, 6, m), the right-hand side of (48)."""
+    wrench = np.empty((6, n.shape[2]))
+    for i in range(len(parts.link)):
+        if joints.rows[i] > 0:
+            _add_constraint(joints, i, OWN, n[i], 1.0, wrench, t[i])
+            if parts.up[i] >= 0:
+                _add_constraint(joints, i, UP, n[i], -1.0, wrench, t[parts.up[i]])
+
+
+@njit(cache=True)
+def _joint_accelerations(parent, joint, dof, origin, com, parts, joints, x, h, q):
     """Write q'' = K_J (r_C'' - h) (49) into `q` (n_dof, m), from body accelerations `x`; bases have their own.
 
-    `x` and `h` are (n, 6, m).
+    `x` and `h` are (n_parts, 6, m).
     """
     r = np.empty(3)
     relative = np.empty((6, q.shape[1]))
     for i in range(len(parts.link)):
         u, l = parts.up[i], parts.link[i]
-        relative[:] = 0.0
         if u == FLOATING:
             for e in range(3):
-                r[e] = origin[l, e] - joints.com[i, e]
+                r[e] = origin[l, e] - com[l, e]
+            relative[:] = 0.0
             _add_motion(r, x[i], 1.0, relative)
             start = 0 if joint[l] == FREE else 3
             for e in range(start, 6):
                 q[dof[l] + e - start] = relative[e]
-            continue
-        for e in range(3):
-            r[e] = joints.point[i, e] - joints.com[i, e]
-        _add_motion(r, x[i], 1.0, relative)
-        if u >= 0:
-            for e in range(3):
-                r[e] = joints.point[i, e] - joints.com[u, e]
-            _add_motion(r, x[u], -1.0, relative)
-        relative -= h[i]
-        for s in range(parts.soft[i]):
-            q[dof[l]] = 0.0
-            _add_columns(joints.K_J[i, s : s + 1], 1, 6, relative, 1.0, q[dof[l] : dof[l] + 1])
-            l = parent[l]
+        elif parts.soft[i] > 0:
+            relative[:] = 0.0
+            relative -= h[i]
+            _add_motion(joints.arm[i, OWN], x[i], 1.0, relative)
+            if u >= 0:
+                _add_motion(joints.arm[i, UP], x[u], -1.0, relative)
+            for s in range(joints.rows[i], 6):
+                _multiply(joints.K[i, s : s + 1], 1, 6, relative, q[dof[l] : dof[l] + 1])
+                l = parent[l]
 
 
 @njit(cache=True)
-def _base_velocity_terms(joint, dof, origin, parts, joints, w, q):
+def _base_velocity_terms(joint, dof, origin, com, parts, w, q):
     """Add omega x (omega x r) to the accelerations of the base origins, which are not the centres of mass."""
     r, turn = np.empty((2, 3))
     for i in range(len(parts.link)):
         l = parts.link[i]
         if parts.up[i] == FLOATING and joint[l] == FREE:
             for e in range(3):
-                r[e] = origin[l, e] - joints.com[i, e]
+                r[e] = origin[l, e] - com[l, e]
             _add_centripetal(w[l], r, 1.0, turn, q[dof[l] + 3 : dof[l] + 6])
 
 
 @njit(cache=True)
-def _constraint_wrenches(parent, joint, dof, axis, origin, parts, joints, force, tau, out):
+def _constraint_wrenches(parent, joint, dof, axis, origin, parts, joints, n, tau, out):
     """Write the constraint wrench at every link, `out` (n_links, 6): the joint's whole wrench less the own torque."""
     total = np.empty((6, 1))
     out[:] = 0.0
@@ -714,19 +712,19 @@ def _constraint_wrenches(parent, joint, dof, axis, origin, parts, joints, force,
         l, k = parts.link[i], parts.soft[i]
         if k == 0:
             continue
-        _joint_wrench(parent, dof, l, k, joints.K_J[i], tau, total)
-        _add_columns_transposed(joints.K[i], joints.rows[i], 6, force[i], 1.0, total)
+        o = origin[l]
+        _joint_wrench(parent, dof, l, k, joints.K[i], tau, total)
+        for s in range(joints.rows[i]):
+            for e in range(6):
+                total[e, 0] += joints.K[i, s, e] * n[i, s, 0]
         for _ in range(k):
-            x, y, z = (
-                joints.point[i, 0] - origin[l, 0],
-                joints.point[i, 1] - origin[l, 1],
-                joints.point[i, 2] - origin[l, 2],
-            )
+            x, y, z = o[0] - origin[l, 0], o[1] - origin[l, 1], o[2] - origin[l, 2]
             out[l, 0] = total[0, 0] + y * total[5, 0] - z * total[4, 0]
             out[l, 1] = total[1, 0] + z * total[3, 0] - x * total[5, 0]
             out[l, 2] = total[2, 0] + x * total[4, 0] - y * total[3, 0]
             for e in range(3):
                 out[l, 3 + e] = total[3 + e, 0]
+            for e in range(3):
                 out[l, (3 if joint[l] == PRISMATIC else 0) + e] -= tau[dof[l], 0] * axis[l, e]
             l = parent[l]
 
@@ -743,34 +741,28 @@ class VirtualWorkFactor(Factor):
         self._parts: Parts = split_links(tree)
         n = len(self._parts.link)
         self._joints = Joints(
-            com=np.empty((n, 3)),
-            point=np.empty((n, 3)),
             mobility=np.empty((n, 3, 3)),
             lightness=np.empty(n),
             rows=np.empty(n, dtype=np.int64),
             K=np.empty((n, 6, 6)),
-            K_J=np.empty((n, 6, 6)),
-            H_own=np.empty((n, 6, 6)),
-            H_up=np.empty((n, 6, 6)),
+            arm=np.empty((n, 2, 3)),
+            M=np.empty((n, 6, 6)),
         )
-        self._blocks = Blocks(M=np.empty((n, 6, 6)), S_down=np.empty((n, 2, 6, 6)), S_pair=np.empty((n, 6, 6)))
-        links = self._links
-        bodies, singular = _free_bodies(tree.joint, links.mass, links.com, links.inertia, self._parts, self._joints)
+        links, parts, joints = self._links, self._parts, self._joints
+        bodies, singular = _free_bodies(tree.joint, links.mass, links.inertia, parts, joints)
         axes = constraints = 0.0
         if singular < 0:
-            axes, singular = _joint_directions(tree.parent, tree.joint, links.axis, links.p, self._parts, self._joints)
+            axes, singular = _joint_directions(tree.parent, tree.joint, links.axis, links.p, links.com, parts, joints)
         if singular < 0:
-            constraints, singular = _path_1_matrices(
-                self._parts, self._joints, self._blocks, np.empty((n, 6, 6)), np.empty((n, 6))
-            )
+            constraints, singular = _path_1_matrices(parts, joints)
         if singular >= 0:
             raise_singular(tree, singular)
         self._log_det = bodies + axes + constraints
 
     def solve(self, b: np.ndarray) -> np.ndarray:
         """Return M^-1 b: the accelerations from rest under the generalised forces b."""
-        shape = (len(self._parts.link), 6, b.shape[1])
-        return self._accelerate(b, self._applied(b), np.zeros(shape))[0]
+        t = self._applied(b)
+        return self._accelerate(t, np.zeros_like(t))[0]
 
     def log_det(self) -> float:
         """Return ln det M, by Fixman's theorem."""
@@ -784,43 +776,50 @@ class VirtualWorkFactor(Factor):
         v, tau : (n_dof,)
             Generalised velocities and forces.
         """
-        tree, links = self._tree, self._links
+        tree, links, parts = self._tree, self._links, self._parts
         w, u = np.empty((2, tree.n_links, 3))
         link_twists(tree.parent, tree.joint, tree.dof, links.axis, links.p, v, w, u)
         column = tau[:, None]
         t = self._applied(column)
-        _gyroscopic_forces(links.inertia, self._parts, w, t)
+        _gyroscopic_forces(links.inertia, parts, w, t)
         h = np.empty_like(t)
         _velocity_accelerations(
-            tree.parent, tree.joint, tree.dof, links.mass, links.axis, links.p, links.com, self._parts, w, v, h
+            tree.parent, tree.joint, tree.dof, links.mass, links.axis, links.p, links.com, parts, w, v, h
         )
-        q, force = self._accelerate(column, t, h)
+        q, n = self._accelerate(t, h)
         acceleration = q[:, 0].copy()
-        _base_velocity_terms(tree.joint, tree.dof, links.p, self._parts, self._joints, w, acceleration)
+        _base_velocity_terms(tree.joint, tree.dof, links.p, links.com, parts, w, acceleration)
         wrenches = np.empty((tree.n_links, 6))
         _constraint_wrenches(
-            tree.parent, tree.joint, tree.dof, links.axis, links.p, self._parts, self._joints, force, column, wrenches
+            tree.parent, tree.joint, tree.dof, links.axis, links.p, parts, self._joints, n, column, wrenches
         )
         return acceleration, wrenches
 
     def _applied(self, tau: np.ndarray) -> np.ndarray:
-        tree = self._tree
+        tree, links = self._tree, self._links
         t = np.empty((len(self._parts.link), 6, tau.shape[1]))
-        _applied_forces(tree.parent, tree.joint, tree.dof, self._links.p, self._parts, self._joints, tau, t)
+        _applied_forces(tree.parent, tree.joint, tree.dof, links.p, links.com, self._parts, self._joints, tau, t)
         return t
 
-    def _accelerate(self, tau: np.ndarray, t: np.ndarray, h: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return q'' (n_dof, m) and the constraint forces n (n_parts, 6, m); `t` is overwritten."""
-        tree, parts, joints, blocks = self._tree, self._parts, self._joints, self._blocks
-        x, force = np.empty((2, *t.shape))
-        _free_accelerations(joints, t, x)
-        _path_1(parts, joints, blocks, x, h, force)
-        _path_2(parts, joints, blocks, x, force)
-        _add_constraint_forces(parts, joints, force, t)
-        _free_accelerations(joints, t, x)
-        q = np.empty_like(tau)
-        _joint_accelerations(tree.parent, tree.joint, tree.dof, self._links.p, parts, joints, x, h, q)
-        return q, force
+    def _accelerate(self, t: np.ndarray, h: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return q'' (n_dof, m) and the constraint forces (n_parts, 6, m); `t` is overwritten.
+
+        Both paths are run twice. Large joint torques accelerate light free bodies by much more than the joined ones
+        move, and constraint forces take it back; the second round starts from bodies that already feel them, and
+        finds what rounding has left.
+        """
+        tree, links, parts, joints = self._tree, self._links, self._parts, self._joints
+        x, n, total = np.zeros((3, *t.shape))
+        for _ in range(ROUNDS):
+            _accelerate_bodies(joints, t, x)
+            _path_1(parts, joints, t, x, h, n)
+            _path_2(parts, joints, x, n)
+            _add_constraints(parts, joints, n, t)
+            total += n
+        _accelerate_bodies(joints, t, x)
+        q = np.empty((tree.n_dof, t.shape[2]))
+        _joint_accelerations(tree.parent, tree.joint, tree.dof, links.p, links.com, parts, joints, x, h, q)
+        return q, total
 
 
 class VirtualWorkSolver(Solver):

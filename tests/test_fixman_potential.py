@@ -1,0 +1,302 @@
+"""The Fixman potential: exact results, gradients, forests, maps, and the OpenMM force."""
+
+from __future__ import annotations
+
+import numpy as np
+import openmm
+import pytest
+from openmm import unit
+from random_trees import random_state, random_tree
+from real_structures import DATA, VILLIN_IN_WATER, all_paths, load
+from scipy.integrate import quad
+
+import peptidyn as ptd
+from peptidyn.atoms import Atoms
+from peptidyn.errors import ArgumentError, ModelError, SolverError
+from peptidyn.units import BOLTZMANN
+
+BENDS = "phi psi chi omega methyl angles"
+ROUTES = [name for name in ptd.list_solvers() if name != "dense"]
+
+
+def half_log_det(tree, q, route="articulated"):
+    """Return ln sqrt(det M) at soft coordinates q by one of the solvers."""
+    return 0.5 * ptd.get_solver(route).log_det(tree, tree.reference.replace(q=np.atleast_1d(q)))
+
+
+# ---------------------------------------------------------------------------- exact results
+
+
+def trimer(mass=1.0):
+    """Three equal beads with rigid bonds and a free angle."""
+
+    class Trimer:
+        atoms = Atoms(
+            name=np.array(["N", "CA", "C"]), element=np.array(["", "", ""]), residue=np.zeros(3, dtype=np.int64),
+            residue_name=np.array(["TRI"]), residue_id=np.array(["1"]), residue_chain=np.zeros(1, dtype=np.int64),
+            chain_id=np.array(["A"]), bonds=np.array([[0, 1], [1, 2]]), bond_order=np.ones(2),
+        )  # fmt: skip
+        positions = np.array([[1.0, 0.0, 0.0], [0.0, 0.0, 0.0], [0.0, 1.0, 0.0]])
+        masses = np.full(3, mass)
+
+    return ptd.build_tree(Trimer(), soft="N-CA-C")
+
+
+# a body of three beads that opens in the middle has two masses per body: no inertia for the Fixman route to invert
+@pytest.mark.parametrize("route", ["dense", "articulated", "spatial-operator", "udu"])
+def test_trimer(route):
+    tree = trimer()
+    angles = np.linspace(0.2, 2.9, 12)
+    log_det = np.array([2 * half_log_det(tree, t, route) for t in angles])
+    expected = np.log(np.sin(angles) ** 2 * (4 - np.cos(angles) ** 2))
+    assert np.ptp(log_det - expected) < 1e-12
+    density = lambda t: np.sin(t) * np.sqrt(4 - np.cos(t) ** 2)  # noqa: E731
+    mean = quad(lambda t: np.cos(t) ** 2 * density(t), 0, np.pi)[0] / quad(density, 0, np.pi)[0]
+    assert mean == pytest.approx(0.321021, abs=5e-7)
+
+
+def test_trimer_potential_leaves_the_natural_measure():
+    """exp(-U_F/kT) sqrt(det M) must be sin t: the Jacobian of the angle."""
+    tree = trimer()
+    potential = ptd.FixmanPotential(tree, 300)
+    angles = np.linspace(0.3, 2.8, 9)
+    energy = potential.energies(angles[:, None]) / potential.kT
+    rigid = np.array([half_log_det(tree, t) for t in angles])
+    assert np.ptp(rigid - energy - np.log(np.sin(angles))) < 1e-12
+
+
+@pytest.mark.parametrize("route", ptd.list_solvers())
+def test_four_beads(route):
+    tree = ptd.bead_chain(4, 1.0, np.pi / 2, 1.0)
+    a = np.linspace(-3.1, 3.1, 15)
+    c = np.cos(a)
+    log_det = np.array([2 * half_log_det(tree, np.pi - x, route) for x in a])
+    assert np.ptp(log_det - np.log(35 + 4 * c - 16 * c**2 + c**4)) < 1e-12
+
+
+def test_four_beads_maximum_range_and_moments():
+    tree = ptd.bead_chain(4, 1.0, np.pi / 2, 1.0)
+    potential = ptd.FixmanPotential(tree, 300)
+    a = np.linspace(-np.pi, np.pi, 36001)
+    energy = potential.energies((np.pi - a)[:, None]) / potential.kT
+    assert np.rad2deg(abs(a[energy.argmax()])) == pytest.approx(82.805, abs=6e-3)
+    assert np.ptp(energy) == pytest.approx(0.39494, abs=5e-6)
+    weight = np.exp(energy[:-1])  # without U_F: sqrt(det M)
+    assert (weight * np.cos(a[:-1])).sum() / weight.sum() == pytest.approx(0.040038, abs=5e-7)
+    assert (weight * np.cos(2 * a[:-1])).sum() / weight.sum() == pytest.approx(-0.070415, abs=5e-7)
+
+
+def test_four_beads_with_a_welded_base_are_flat():
+    tree = ptd.bead_chain(4, 1.0, np.pi / 2, 1.0, base="fixed")
+    q = np.linspace(-3, 3, 13)[:, None]
+    assert np.ptp(ptd.FixmanPotential(tree, 300).energies(q)) < 1e-12
+
+
+@pytest.mark.parametrize("kind", ["serial", "branched", "star", "forest"])
+@pytest.mark.parametrize("base", ["free", "fixed"])
+def test_det_by_all_routes(kind, base):
+    tree = random_tree(kind, 40, seed=1, base=base)
+    state = random_state(tree, np.random.default_rng(2))
+    values = [ptd.get_solver(route).log_det(tree, state) for route in ptd.list_solvers()]
+    potential = ptd.FixmanPotential(tree, 250)
+    assert np.ptp(values) < 1e-9
+    assert potential.energy(state) == pytest.approx(0.5 * BOLTZMANN * 250 * values[0], abs=1e-9)
+
+
+def test_root_invariance():
+    structure = load(DATA / "all20.pdb")
+    change = {}
+    values = []
+    rng = np.random.default_rng(5)
+    for root in (0, 100, structure.n_atoms - 1):
+        tree = ptd.build_tree(structure, BENDS, root=root)
+        q = tree.q_reference.copy()
+        for place, c in enumerate(tree.coordinates):
+            q[place] += change.setdefault(frozenset(c.atoms), rng.uniform(-0.3, 0.3))
+        values.append(ptd.FixmanPotential(tree, 300).log_metric(q[None])[0])
+    assert np.ptp(values) < 1e-10
+
+
+# ---------------------------------------------------------------------------- gradient
+
+
+@pytest.mark.parametrize("soft", ["phi psi chi", BENDS], ids=["torsions", "with-angles"])
+@pytest.mark.parametrize("path", all_paths(), ids=lambda p: p.name)
+def test_torque_against_central_differences(path, soft):
+    tree = ptd.build_tree(load(path), soft)
+    potential = ptd.FixmanPotential(tree, 300)
+    rng = np.random.default_rng(0)
+    state = random_state(tree, rng)
+    torque = potential.torque(state)
+    base = np.setdiff1d(np.arange(tree.n_dof), tree.coordinate_dof)
+    assert np.abs(torque[base]).sum() == 0.0
+    chosen = rng.choice(tree.n_coordinates, min(tree.n_coordinates, 25), replace=False)
+    h = 2e-3
+    steps = np.array([-3, -2, -1, 1, 2, 3])
+    q = np.repeat(state.q[None], 6 * len(chosen), axis=0)
+    q[np.arange(len(q)), np.repeat(chosen, 6)] += np.tile(steps * h, len(chosen))
+    energy = potential.energies(q).reshape(-1, 6)
+    numeric = -energy @ np.array([-1, 9, -45, 45, -9, 1]) / (60 * h)
+    found = torque[tree.coordinate_dof[chosen]]
+    assert np.abs(numeric - found).max() < 1e-7 * np.abs(torque).max()
+
+
+@pytest.mark.parametrize("kind", ["serial", "branched", "star", "forest"])
+@pytest.mark.parametrize("base", ["free", "fixed"])
+def test_torque_on_random_trees(kind, base):
+    tree = random_tree(kind, 30, seed=3, base=base)
+    potential = ptd.FixmanPotential(tree, 300)
+    state = random_state(tree, np.random.default_rng(4))
+    _, torques = potential.energies_and_torques(state.q[None])
+    h = 1e-3
+    for k in range(tree.n_coordinates):
+        e = np.eye(tree.n_coordinates)[k]
+        u = potential.energies(np.stack([state.q + s * h * e for s in (-2, -1, 1, 2)]))
+        numeric = -(8 * (u[2] - u[1]) - (u[3] - u[0])) / (12 * h)
+        assert numeric == pytest.approx(torques[0, k], abs=1e-7 * np.abs(torques).max())
+
+
+def test_batches_agree_with_single_states():
+    tree = ptd.build_tree(load(DATA / "all20.pdb"), BENDS)
+    potential = ptd.FixmanPotential(tree, 310 * unit.kelvin)
+    rng = np.random.default_rng(0)
+    states = [random_state(tree, rng) for _ in range(7)]
+    energies, torques = potential.energies_and_torques(np.stack([s.q for s in states]))
+    for state, energy, torque in zip(states, energies, torques, strict=True):
+        one, vector = potential.energy_and_torque(state)
+        assert one == energy and np.array_equal(vector[tree.coordinate_dof], torque)
+    assert np.array_equal(potential.energies(np.stack([s.q for s in states])), energies)
+
+
+def test_waters_and_ions_add_a_constant():
+    structure = load(VILLIN_IN_WATER)
+    whole, protein = ptd.build_tree(structure), ptd.build_tree(structure.subset("protein"))
+    a, b = ptd.FixmanPotential(whole, 300), ptd.FixmanPotential(protein, 300)
+    rng = np.random.default_rng(1)
+    q = whole.q_reference + rng.uniform(-1, 1, (5, whole.n_coordinates))
+    difference = a.log_metric(q) - b.log_metric(q)
+    assert np.ptp(difference) < 1e-8 * abs(difference[0])
+    assert ptd.get_solver("articulated").log_det(whole, whole.reference) == pytest.approx(
+        a.log_metric(whole.reference.q[None])[0], rel=1e-10
+    )
+
+
+# ---------------------------------------------------------------------------- maps
+
+
+def test_map_of_capped_alanine():
+    chart = ptd.fixman_map(ptd.build_tree(load(DATA / "ala1.pdb"), "phi psi"), 2)
+    assert chart.range == pytest.approx(0.39, abs=0.02)
+    low = {"αR": (-63, -43), "PII": (-75, 145), "β": (-135, 135)}
+    values = [chart.at(*place) for place in low.values()]
+    assert np.ptp(values) < 0.1  # the basins differ little
+    assert chart.at(-180.0, 180.0) == chart.at(180.0, -180.0)
+
+
+def test_conformations_of_ala10():
+    tree = ptd.build_tree(load(DATA / "ala10-helix.pdb"))
+    potential = ptd.FixmanPotential(tree, 300)
+
+    def energy(phi, psi):
+        q = tree.q_reference.copy()
+        for place, c in enumerate(tree.coordinates):
+            q[place] = np.deg2rad({"phi": phi, "psi": psi}[c.kind])
+        return potential.energies(q[None])[0] / potential.kT
+
+    helix = energy(-57, -47)
+    assert energy(-78, 149) - helix == pytest.approx(1.2, abs=0.1)
+    assert energy(-139, 135) - helix == pytest.approx(-0.7, abs=0.1)
+
+
+def test_map_errors():
+    tree = ptd.build_tree(load(DATA / "ala3.pdb"))
+    with pytest.raises(ArgumentError, match="residue 99"):
+        ptd.fixman_map(tree, 99)
+    with pytest.raises(ArgumentError, match="only psi is soft"):
+        ptd.fixman_map(ptd.build_tree(load(DATA / "ala3.pdb"), "psi"), 3)
+
+
+# ---------------------------------------------------------------------------- the OpenMM force
+
+
+def context_with(tree, force, positions):
+    system = openmm.System()
+    for mass in tree.masses:
+        system.addParticle(float(mass))
+    system.addForce(force)
+    context = openmm.Context(system, openmm.VerletIntegrator(0.001), openmm.Platform.getPlatformByName("Reference"))
+    context.setPositions(positions)
+    return system, context
+
+
+@pytest.mark.parametrize("soft", ["phi psi chi", BENDS], ids=["torsions", "with-angles"])
+def test_force_in_a_context(soft):
+    tree = ptd.build_tree(load(DATA / "all20.pdb"), soft)
+    state = random_state(tree, np.random.default_rng(0))
+    x = tree.positions(state)
+    _, context = context_with(tree, ptd.FixmanForce(tree, 300 * unit.kelvin), x)
+    found = context.getState(energy=True, forces=True)
+    potential = ptd.FixmanPotential(tree, 300)
+    assert found.getPotentialEnergy()._value == pytest.approx(potential.energy(state), rel=1e-9)
+    F = found.getForces(asNumpy=True)._value
+    torque = potential.torque(state)
+    assert np.abs(tree.generalized_forces(state, F) - torque).max() < 1e-8 * np.abs(torque).max()
+    # no net force, no net torque; and the work along torsions is the change of the energy
+    assert np.abs(F.sum(axis=0)).max() < 1e-8 * np.abs(F).max()
+    assert np.abs(np.cross(x, F).sum(axis=0)).max() < 1e-8 * np.abs(F).max()
+    h = 1e-4
+    for k in range(0, tree.n_coordinates, 7):
+        e = np.eye(tree.n_coordinates)[k]
+        ends = []
+        for s in (1, -1):
+            context.setPositions(tree.positions(state.replace(q=state.q + s * h * e)))
+            ends.append(context.getState(energy=True).getPotentialEnergy()._value)
+        work = tree.generalized_forces(state, F)[tree.coordinate_dof[k]]
+        assert -(ends[0] - ends[1]) / (2 * h) == pytest.approx(work, abs=1e-5 * np.abs(torque).max())
+
+
+def test_force_survives_serialisation():
+    tree = ptd.build_tree(load(DATA / "ala3.pdb"))
+    system, context = context_with(tree, ptd.FixmanForce(tree, 300), tree.positions(tree.reference))
+    copy = openmm.XmlSerializer.deserialize(openmm.XmlSerializer.serialize(system))
+    other = openmm.Context(copy, openmm.VerletIntegrator(0.001), openmm.Platform.getPlatformByName("Reference"))
+    other.setPositions(tree.positions(tree.reference))
+    energies = [c.getState(energy=True).getPotentialEnergy()._value for c in (context, other)]
+    assert energies[0] == energies[1]
+
+
+def test_force_refuses_positions_without_the_constraints():
+    tree = ptd.build_tree(load(DATA / "ala3.pdb"))
+    x = tree.positions(tree.reference)
+    x[tree.atoms.residue_atoms[2]["O"]] += 0.05
+    _, context = context_with(tree, ptd.FixmanForce(tree, 300), x)
+    with pytest.raises(Exception, match="peptide plane ALA 3 - ALA 4"):
+        context.getState(energy=True)
+    from peptidyn.engine.fixman_force import FixmanComputation
+
+    with pytest.raises(ModelError, match="peptide plane"):
+        FixmanComputation(tree, 300).energy_and_forces(x)
+
+
+# ---------------------------------------------------------------------------- bad input
+
+
+@pytest.mark.parametrize("temperature", [0, -5, np.nan, np.inf])
+def test_temperature_must_be_positive(temperature):
+    tree = ptd.build_tree(load(DATA / "ala1.pdb"))
+    with pytest.raises(ArgumentError, match="temperature"):
+        ptd.FixmanPotential(tree, temperature)
+
+
+def test_shapes_are_checked():
+    potential = ptd.FixmanPotential(ptd.build_tree(load(DATA / "ala3.pdb")), 300)
+    with pytest.raises(ArgumentError, match=r"q has shape \(6,\), expected \(n_states, 6\)"):
+        potential.energies(np.zeros(6))
+    with pytest.raises(ArgumentError, match="not finite"):
+        potential.energies(np.full((1, 6), np.nan))
+
+
+def test_a_straight_angle_is_refused():
+    tree = trimer()
+    with pytest.raises(SolverError):
+        ptd.FixmanPotential(tree, 300).energies([[np.pi]])
