@@ -1,4 +1,4 @@
-"""The extended Fixman solver (paper 000): blocks of H, elimination, held coordinates, joints of every make."""
+"""The extended Fixman solver (Lee, Wang & Chirikjian): blocks of H, elimination, held coordinates, joints of every make."""
 
 from __future__ import annotations
 
@@ -81,9 +81,7 @@ def test_joints_of_every_make(roots, seed):
 @pytest.mark.parametrize("base", ["free", "fixed"])
 def test_two_hundred_joints_on_one_body(base):
     rng = np.random.default_rng(3)
-    parents = star_parents(200, 3)
-    atoms = beads(parents, rng)
-    tree = build_tree(atoms, soft="rotor", base=base)
+    tree = build_tree(beads(star_parents(200, 2), rng), soft="rotor", base=base)
     assert np.bincount(tree.parent[1:] + 1).max() == 200
     check(tree, random_state(tree, rng))
 
@@ -184,7 +182,7 @@ def test_omega_held_is_omega_merged(base):
     assert soft.n_coordinates > merged.n_coordinates
     rng = np.random.default_rng(1)
     angle = {(c.kind, c.residue): rng.uniform(-3, 3) for c in merged.torsions}
-    q = [angle.get((c.kind, c.residue), reference) for c, reference in zip(soft.coordinates, soft.q_reference)]
+    q = [angle.get((c.kind, c.residue), q0) for c, q0 in zip(soft.coordinates, soft.q_reference, strict=True)]
     state = soft.reference.replace(q=q)
     held = SOLVER.constrained(
         soft, state, hard=sorted({c.kind for c in soft.coordinates if c.kind in ("omega", "amide")})
@@ -234,7 +232,7 @@ def test_every_coordinate_held_leaves_one_rigid_body():
 
 def test_unknown_coordinates_are_refused():
     tree = build_tree(build_peptide("AAA"), "phi psi")
-    with pytest.raises(ArgumentError, match="no soft coordinate of kind 'omega'; its kinds are: .*phi"):
+    with pytest.raises(ArgumentError, match=r"no soft coordinate of kind 'omega'; its kinds are: .*phi"):
         SOLVER.constrained(tree, tree.reference, "omega")
     with pytest.raises(ArgumentError, match="hard holds 99"):
         SOLVER.constrained(tree, tree.reference, [0, 99])
@@ -288,7 +286,7 @@ def test_soft_motions_that_are_the_same_are_refused():
     axis, origin = tree.axis.copy(), tree.origin.copy()
     axis[link], origin[link] = axis[link - 1], origin[link - 1]
     broken = replace(tree, axis=axis, origin=origin)
-    with pytest.raises(SolverError, match="move it in the same way .*N-CA-C"):
+    with pytest.raises(SolverError, match=r"move it in the same way .*N-CA-C"):
         SOLVER.log_det(broken, broken.reference)
 
 

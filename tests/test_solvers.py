@@ -28,12 +28,11 @@ BENDS = "phi psi chi omega methyl angles"
 
 
 def tolerance(tree) -> float:
-    """Allowed relative error of solve and accelerations: 1e-9 up to 200 degrees of freedom, then in proportion to them.
+    """Allowed relative error of solve and accelerations: 1e-12 per degree of freedom, 1e-11 at least, 1e-9 at most.
 
-    Two float64 routes cannot agree better than the condition of M lets them: it grows with the chain, to 8e8 for
-    DHFR with all angles opened, where M^-1 b of the oracle itself is good to some 1e-9.
+    The condition of M grows with the chain, to 8e8 for DHFR with all angles opened.
     """
-    return 1e-9 * max(1.0, tree.n_dof / 200)
+    return min(1e-9, max(1e-11, 1e-12 * tree.n_dof))
 
 
 def scaled_error(M, found, expected) -> float:
@@ -69,14 +68,10 @@ def make_case(tree: TreeModel, seed: int = 0) -> Case:
     M = mass_matrix(tree, state)
     b = rng.normal(size=(tree.n_dof, 3))
     v, tau, a = rng.normal(size=(3, tree.n_dof))
-    scale = np.sqrt(np.diag(M))
-    scaled = M / np.outer(scale, scale)
-    sign, log_det = np.linalg.slogdet(scaled)
-    assert sign == 1
-    rhs = np.column_stack([b, tau - bias_forces(tree, state, v)]) / scale[:, None]
-    answers = np.linalg.solve(scaled, rhs) / scale[:, None]
+    factor = get_solver("dense").factor(tree, state)
+    answers = factor.solve(np.column_stack([b, tau - bias_forces(tree, state, v)]))
     return Case(
-        tree, state, M, b, v, tau, a, answers[:, :3], log_det + 2 * np.log(scale).sum(), answers[:, 3],
+        tree, state, M, b, v, tau, a, answers[:, :3], factor.log_det(), answers[:, 3],
         inverse_dynamics(tree, state, v, a),
     )  # fmt: skip
 

@@ -615,6 +615,7 @@ def test_symmetry_copies_are_not_bonded(tmp_path, villin):
     cif.write_text(mmcif_text(lines, extra=extra))
     structure = load_structure(cif)
     np.testing.assert_array_equal(structure.atoms.bonds, load_structure(villin).atoms.bonds)
+    assert kinds(structure)["dropped-bond"] == 0
     # The same without a symmetry column is a bond of impossible length.
     cif.write_text(mmcif_text(lines, extra=extra.replace("2_555", "1_555")))
     structure = load_structure(cif)
@@ -1244,6 +1245,7 @@ def test_written_files_read_back(tmp_path, structure_file, suffix):
         structure = structure.subset(np.arange(3000))
     path = tmp_path / f"out.{suffix}"
     structure.write(path)
+    assert [p.name for p in tmp_path.iterdir()] == [path.name]
     again = load_structure(path)
     assert again.atoms.name.tolist() == structure.atoms.name.tolist()
     assert again.atoms.element.tolist() == structure.atoms.element.tolist()

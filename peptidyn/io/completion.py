@@ -372,12 +372,14 @@ def _completion_notes(atoms: Atoms, added: list[int], pH: float) -> list[Note]:
     unknown = [
         r
         for r, table in enumerate(atoms.residue_atoms)
-        if str(atoms.residue_name[r]) not in standard_residues()
+        if not getattr(standard_residues().get(str(atoms.residue_name[r])), "hydrogens", ())
         and any(atoms.element[a] == "C" for a in table.values())
         and not any(atoms.element[a] in HYDROGENS for a in table.values())
     ]
     if unknown:
         named = some([atoms.residue_label(r) for r in unknown])
-        text = f"no hydrogens were added to {counted(len(unknown), 'residue')} without a template: {named}"
+        text = (
+            f"no hydrogens were added to {counted(len(unknown), 'residue')} that no table lists hydrogens for: {named}"
+        )
         notes.append(Note("not-completed", text, tuple(a for r in unknown for a in atoms.residue_atoms[r].values())))
     return notes

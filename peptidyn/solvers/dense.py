@@ -1,4 +1,4 @@
-"""The oracle: M = J^T m J from the atoms, Cholesky, log det. Slow, short and obvious; O(n^3).
+"""The oracle: M = J^T m J from the atoms, its triangular factor, log det. Slow, short and obvious; O(n^3).
 
 For models without atoms (robot arms) the bodies' mass properties take the atoms' place:
 M = sum over bodies of m J_v^T J_v + J_w^T I J_w.
@@ -7,7 +7,7 @@ M = sum over bodies of m J_v^T J_v + J_w^T I J_w.
 from __future__ import annotations
 
 import numpy as np
-from scipy.linalg import LinAlgError, cho_factor, cho_solve
+from scipy.linalg import lapack, solve_triangular
 
 from peptidyn.errors import SolverError
 from peptidyn.model.kinematics import FIXED, FREE, POINT, PRISMATIC
@@ -70,39 +70,45 @@ def jacobian(tree: TreeModel, state: State) -> np.ndarray:
     return point_jacobian(tree, state, tree.atom_link, tree.positions(state))[0]
 
 
-def mass_matrix(tree: TreeModel, state: State) -> np.ndarray:
-    """Return the mass matrix M (n_dof, n_dof), from the atoms; O(n^3)."""
+def weighted_jacobian(tree: TreeModel, state: State) -> np.ndarray:
+    """Return B (n, n_dof) with M = B^T B: sqrt(m) J of the atoms, or of the bodies for models without atoms."""
     if tree.n_atoms:
         J = jacobian(tree, state).reshape(3 * tree.n_atoms, tree.n_dof)
-        return J.T @ (np.repeat(tree.masses, 3)[:, None] * J)
+        return np.repeat(np.sqrt(tree.masses), 3)[:, None] * J
     links = tree.links(state)
     J_v, J_w = point_jacobian(tree, state, np.arange(tree.n_links), links.com)
-    return np.einsum("l,lik,lim->km", links.mass, J_v, J_v) + np.einsum("lik,lij,ljm->km", J_w, links.inertia, J_w)
+    moments, axes = np.linalg.eigh(links.inertia)
+    root = np.sqrt(np.maximum(moments, 0.0))[:, :, None] * axes.transpose(0, 2, 1)
+    linear = np.sqrt(links.mass)[:, None, None] * J_v
+    return np.concatenate([linear, np.einsum("lij,ljk->lik", root, J_w)]).reshape(-1, tree.n_dof)
+
+
+def mass_matrix(tree: TreeModel, state: State) -> np.ndarray:
+    """Return the mass matrix M (n_dof, n_dof), from the atoms; O(n^3)."""
+    B = weighted_jacobian(tree, state)
+    return B.T @ B
 
 
 class DenseFactor(Factor):
-    """Cholesky factor of M."""
+    """M = R^T R, with R from the QR decomposition of sqrt(m) J: forming M first would square the condition number."""
 
-    def __init__(self, M: np.ndarray):
-        scale = np.sqrt(np.diag(M))
-        try:
-            # scaled to unit diagonal, a pivot near the rounding error means a singular matrix
-            self._factor = cho_factor(M / np.outer(scale, scale), lower=True) if len(M) else None
-        except LinAlgError as error:
-            raise SolverError(_SINGULAR) from error
-        if self._factor is not None and not np.diag(self._factor[0]).min() > 1e-7:
+    def __init__(self, B: np.ndarray):
+        self._scale = np.linalg.norm(B, axis=0)  # to one scale for lengths and angles
+        if not self._scale.all():
             raise SolverError(_SINGULAR)
-        self._scale = scale
+        self._R = np.linalg.qr(B / self._scale, mode="r")
+        if len(self._R):
+            reciprocal_condition, _ = lapack.dtrcon(self._R)
+            if not reciprocal_condition > 1e-10:
+                raise SolverError(_SINGULAR)
 
     def solve(self, b: np.ndarray) -> np.ndarray:
-        if self._factor is None:
-            return b.copy()
-        return cho_solve(self._factor, b / self._scale[:, None]) / self._scale[:, None]
+        scale = self._scale[:, None]
+        half = solve_triangular(self._R, b / scale, trans="T")
+        return solve_triangular(self._R, half) / scale
 
     def log_det(self) -> float:
-        if self._factor is None:
-            return 0.0
-        return 2.0 * float(np.log(np.diag(self._factor[0])).sum() + np.log(self._scale).sum())
+        return 2.0 * float(np.log(np.abs(np.diag(self._R))).sum() + np.log(self._scale).sum())
 
 
 _SINGULAR = (
@@ -112,10 +118,10 @@ _SINGULAR = (
 
 
 class DenseSolver(Solver):
-    """M = J^T m J from the atoms, Cholesky factor (Fixman 1974, eq. 3 of Lee, Wang & Chirikjian 2007)."""
+    """M = J^T m J from the atoms, triangular factor (Fixman 1974, eq. 3 of Lee, Wang & Chirikjian 2007)."""
 
     name = "dense"
     paper = "definition of the mass matrix; O(n^3) oracle"
 
     def factor(self, tree: TreeModel, state: State) -> DenseFactor:
-        return DenseFactor(mass_matrix(tree, state))
+        return DenseFactor(weighted_jacobian(tree, state))

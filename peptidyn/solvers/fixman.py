@@ -351,8 +351,7 @@ class FixmanFactor(Factor):
 
     def __init__(self, tree: TreeModel, state: State, held: np.ndarray):
         free = set_free(tree, state, held)
-        root = np.empty((len(free.link), 6, 6))
-        gain = np.empty((len(free.link), 6, 6))
+        root, gain = free.room
         _fill_mobilities(free.inverse_inertia, free.inverse_mass, root)
         log_det_H22, bad = _eliminate(free.up, free.hard, free.on_parent, free.on_child, root, gain)
         if bad >= 0:

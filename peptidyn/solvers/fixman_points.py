@@ -1,38 +1,31 @@
 """Fixman's method for point masses: M^-1 and ln det M from the inverse mass matrix of the atoms set free; O(n).
 
-Fixman's theorem and its extension by Lee & Chirikjian, "A new perspective on O(n) mass-matrix inversion for serial
-revolute manipulators" (equation numbers of this file), also section 2 of Lee, Wang & Chirikjian; carried from planar
-chains to all molecules of a tree model. `peptidyn.solvers.planar_arm` has the paper's own example.
+Lee & Chirikjian, "A new perspective on O(n) mass-matrix inversion for serial revolute manipulators" (the equation
+numbers below), and section 2 of Lee, Wang & Chirikjian 2007; carried from chains to every molecule of a tree model.
+`peptidyn.solvers.planar_arm` is the paper's own example.
 
-x           positions of the atoms, 3N numbers; m their masses, each three times
-q = [a, b]  as many internal coordinates, split into soft ones (torsions, opened angles, the base) and hard ones
-B_s, B_h    rows of soft and of hard coordinates in dq/dx: Wilson's B matrix
+x           positions of the N atoms; m their masses, each three times
+q = [s, h]  3N internal coordinates: soft ones (torsions, opened angles, the base) and hard ones (all others)
+B_s, B_h    the rows of soft and of hard coordinates in dq/dx; see `fixman_points_rows`
 G, H        mass matrix of the free atoms in q, and its inverse (5): H = [B_s; B_h] m^-1 [B_s; B_h]^T
 
-M is the soft block of G, so with the blocks (7) of H
+M is the soft block of G, so with the blocks (7) of H, here H11, H12, H22,
 
-    M^-1 = H_aa - H_ab H_bb^-1 H_ab^T      (12)            ln det M = ln det G + ln det H_bb      (8)
+    M^-1 = H11 - H12 H22^-1 H12^T      (12)            ln det M = ln det G + ln det H22      (8)
 
-and ln det G = ln det m - 2 ln |det dq/dx|, where dq/dx is block triangular.
+where ln det G = ln det m - 2 ln |det dq/dx|, and dq/dx is block triangular. H11 and H12 are never formed: (13) is
 
-**Rows.** The coordinates of an atom are its bond length r, bond angle theta and torsion phi with respect to three
-reference atoms: polar coordinates in the frame that these span. Wilson's rows are e_r, e_theta / r and e_phi /
-(r sin theta), applied to the velocity of the atom as seen from that frame. Hard rows may be combined at will, and soft
-rows may take up hard ones, without any change of (12) or of det(dq/dx). So the three hard coordinates of an atom enter
-as its displacement in the frame along three fixed directions, and the angles' singularity at sin theta = 0 is not
-there. At a joint, the velocities d of the carriers (see `fixman_points_plan`) seen from the parent unit obey d = T s',
-with a column of T for each soft coordinate. From T = [Q_1 Q_2] [R; 0] follow the soft rows R^-1 Q_1^T d, the hard
-rows Q_2^T d and the block's factor 1 / det R of det(dq/dx). For one torsion this is e_phi / (r sin theta) again.
+    v = m^-1 B_s^T b,      e = H22^-1 B_h v,      M^-1 b = B_s (v - m^-1 B_h^T e)
 
-**Elimination.** H_bb = B_h m^-1 B_h^T. Eliminating the rows y of one block changes the rest of the matrix to
+in which the bracket holds the velocities of the atoms.
 
-    B_h (C - C y^T (y C y^T)^-1 y C) B_h^T          C = m^-1 at the start
+**Elimination.** H22 = B_h C B_h^T with C = m^-1. Eliminating the rows y of one block leaves for all other rows
 
-so the Schur complement of H_bb is H_bb with another C: the mobility of atoms whose hard coordinates y are held. It is
-kept for the atoms of the front, where it is not diagonal. With the pivot y C y^T = L L^T and the gain Y = C y^T L^-T
-the update is C - Y Y^T, ln det H_bb the sum of 2 ln det L, and H_bb^-1 is applied by one sweep from the leaves to the
-root and one back. H_aa and H_ab are never formed: (13) is evaluated as v = m^-1 B_s^T b, e = H_bb^-1 B_h v and
-M^-1 b = B_s (v - m^-1 B_h^T e), where the last bracket is the velocity of every atom.
+    B_h C B_h^T - B_h C y^T (y C y^T)^-1 y C B_h^T = B_h (C - Y Y^T) B_h^T,      Y = C y^T L^-T,      y C y^T = L L^T
+
+that is, the same matrix with another C: the mobility of the atoms while the coordinates of y are held. C differs from
+m^-1 for the atoms of the front only (see `fixman_points_plan`), at most six at a time in a polypeptide. The
+pivots L of all blocks make ln det H22, and with the gains Y and the rows they hold the whole triangular factor of H22.
 """
 
 from __future__ import annotations
@@ -44,199 +37,16 @@ import numpy as np
 import scipy.sparse
 from numba import njit
 
-from peptidyn.model.kinematics import FREE, POINT, PRISMATIC, REVOLUTE
 from peptidyn.model.state import State
 from peptidyn.model.tree import TreeModel
 from peptidyn.solvers.fixman_points_plan import Plan, make_plan
+from peptidyn.solvers.fixman_points_rows import sparse_rows, write_rows
 from peptidyn.solvers.protocol import Factor, Solver, raise_singular
 
-_DEPENDENT = 1e-7  # a motion whose part independent of the others is this small against its lever is no motion
-_PIVOT = 1e-14  # pivots of H_bb smaller than this part of what free atoms would give hold rounding errors only
-
-_WORLD_AXES = np.eye(3)
+_PIVOT = 1e-14  # pivots of H22 smaller than this part of what free atoms would give hold rounding errors only
 
 
-# ---------------------------------------------------------------------- rows dq/dx
-
-
-@njit(cache=True)
-def _frame_rotation(x, frame, omega):
-    """Write the angular velocity of a frame per velocity of its three atoms, `omega` (3, 9).
-
-    The z axis runs from the first atom to the second, the third lies in the xz plane.
-    """
-    a, b, c = frame
-    zx, zy, zz = x[b, 0] - x[a, 0], x[b, 1] - x[a, 1], x[b, 2] - x[a, 2]
-    length = math.sqrt(zx * zx + zy * zy + zz * zz)
-    zx, zy, zz = zx / length, zy / length, zz / length
-    xx, xy, xz = x[c, 0] - x[a, 0], x[c, 1] - x[a, 1], x[c, 2] - x[a, 2]
-    along = xx * zx + xy * zy + xz * zz
-    xx, xy, xz = xx - along * zx, xy - along * zy, xz - along * zz
-    height = math.sqrt(xx * xx + xy * xy + xz * xz)
-    ex, ez = (xx / height, xy / height, xz / height), (zx, zy, zz)
-    ey = (zy * ex[2] - zz * ex[1], zz * ex[0] - zx * ex[2], zx * ex[1] - zy * ex[0])
-    for i in range(3):
-        for j in range(3):
-            of_b = (ey[i] * ex[j] - ex[i] * ey[j] - along / height * ez[i] * ey[j]) / length
-            of_c = ez[i] * ey[j] / height
-            omega[i, j] = -of_b - of_c
-            omega[i, 3 + j] = of_b
-            omega[i, 6 + j] = of_c
-
-
-@njit(cache=True)
-def _carried(omega, origin, r, out):
-    """Write the velocity of a point at `r` that a frame carries, per velocity of the frame's atoms, `out` (3, 9)."""
-    rx, ry, rz = r[0] - origin[0], r[1] - origin[1], r[2] - origin[2]
-    for j in range(9):
-        wx, wy, wz = omega[0, j], omega[1, j], omega[2, j]
-        out[0, j] = wy * rz - wz * ry
-        out[1, j] = wz * rx - wx * rz
-        out[2, j] = wx * ry - wy * rx
-    for i in range(3):
-        out[i, i] += 1.0
-
-
-@njit(cache=True)
-def _turn(w, r, origin, out):
-    """Write the velocity of a point at `r` that turns about the axis `w` through `origin`."""
-    rx, ry, rz = r[0] - origin[0], r[1] - origin[1], r[2] - origin[2]
-    out[0] = w[1] * rz - w[2] * ry
-    out[1] = w[2] * rx - w[0] * rz
-    out[2] = w[0] * ry - w[1] * rx
-
-
-@njit(cache=True)
-def _joint_motions(blocks, b, x, joint, axis, p, T, lever):
-    """Write the velocities of own atoms per soft coordinate, `T` (3 n_own, n_soft), and their scale (n_soft,)."""
-    n_own, k = blocks.n_own[b], 0
-    at = blocks.moved_at[b]
-    for l in blocks.joint[blocks.joint_at[b] : blocks.joint_at[b + 1]]:
-        kind = joint[l]
-        n_turns = 3 if kind == FREE else (1 if kind == REVOLUTE else 0)
-        n_shifts = 3 if kind == FREE or kind == POINT else (1 if kind == PRISMATIC else 0)
-        square = 0.0
-        for o in range(n_own):
-            r = x[blocks.column[blocks.column_at[b] + o]]
-            motion = T[3 * o : 3 * o + 3, k : k + n_turns + n_shifts]
-            motion[:] = 0.0
-            if not blocks.moved[at + o]:
-                continue
-            for i in range(3):
-                square += (r[i] - p[l, i]) ** 2
-            for j in range(n_turns):
-                _turn(_WORLD_AXES[j] if kind == FREE else axis[l], r, p[l], motion[:, j])
-            for j in range(n_shifts):
-                motion[:, n_turns + j] = axis[l] if kind == PRISMATIC else _WORLD_AXES[j]
-        for j in range(n_turns + n_shifts):
-            lever[k + j] = math.sqrt(square) if j < n_turns else 1.0
-        at += n_own
-        k += n_turns + n_shifts
-
-
-@njit(cache=True)
-def _orthogonalise(T, m, k, Q):
-    """Factor T (m, k) = Q R by Householder reflections: R takes the place of T, `Q` (m, m) is orthogonal."""
-    for i in range(m):
-        for j in range(m):
-            Q[i, j] = 1.0 if i == j else 0.0
-    for c in range(k):
-        square = 0.0
-        for i in range(c, m):
-            square += T[i, c] * T[i, c]
-        norm = math.sqrt(square)
-        if norm == 0.0 or c == m - 1:
-            continue
-        alpha = -norm if T[c, c] > 0.0 else norm
-        scale = square - alpha * T[c, c]  # half the squared length of the reflection's normal, T[c:, c] - alpha e_c
-        T[c, c] -= alpha
-        for j in range(c + 1, k):
-            s = 0.0
-            for i in range(c, m):
-                s += T[i, c] * T[i, j]
-            s /= scale
-            for i in range(c, m):
-                T[i, j] -= s * T[i, c]
-        for i in range(m):
-            s = 0.0
-            for j in range(c, m):
-                s += Q[i, j] * T[j, c]
-            s /= scale
-            for j in range(c, m):
-                Q[i, j] -= s * T[j, c]
-        T[c, c] = alpha
-        for i in range(c + 1, m):
-            T[i, c] = 0.0
-
-
-@njit(cache=True)
-def _soft_combinations(Q, R, m, k, Z):
-    """Write the pseudo-inverse of T: `Z` (k, m) = R^-1 Q_1^T."""
-    for c in range(m):
-        for i in range(k - 1, -1, -1):
-            s = Q[c, i]
-            for j in range(i + 1, k):
-                s -= R[i, j] * Z[j, c]
-            Z[i, c] = s / R[i, i]
-
-
-@njit(cache=True)
-def _write_row(blocks, b, n_columns, combination, carried, out, at):
-    """Write the row of one coordinate: `combination` (3 n_own,) of the own atoms' velocities seen from the frame."""
-    n_own = blocks.n_own[b]
-    first = blocks.column_at[b]
-    for g in range(n_columns):
-        if g < n_own:
-            for j in range(3):
-                out[at + 3 * g + j] = combination[3 * g + j]
-            continue
-        r = 3 * blocks.reference[first + g]
-        for j in range(3):
-            s = 0.0
-            for i in range(3 * n_own):
-                s += combination[i] * carried[i, r + j]
-            out[at + 3 * g + j] = -s
-
-
-@njit(cache=True)
-def _write_rows(blocks, frames, x, joint, axis, p, soft, hard):
-    """Write the rows of all coordinates (18)-(21); return -ln |det dq/dx|, and a block that cannot move, or -1."""
-    omega = np.empty((3, 9))
-    tall, wide = 1, 1
-    for b in range(len(blocks.link)):
-        tall, wide = max(tall, 3 * blocks.n_own[b]), max(wide, blocks.n_soft[b])
-    carried = np.zeros((tall, 9))
-    T, Q, Z = np.empty((tall, wide)), np.empty((tall, tall)), np.empty((wide, tall))
-    column, lever = np.empty(tall), np.empty(wide)
-    log_scale = 0.0
-    for b in range(len(blocks.link)):
-        m, k, f = 3 * blocks.n_own[b], blocks.n_soft[b], blocks.frame[b]
-        if f >= 0:
-            _frame_rotation(x, frames[f], omega)
-            for o in range(blocks.n_own[b]):
-                own = blocks.column[blocks.column_at[b] + o]
-                _carried(omega, x[frames[f, 0]], x[own], carried[3 * o : 3 * o + 3])
-        _joint_motions(blocks, b, x, joint, axis, p, T, lever)
-        _orthogonalise(T, m, k, Q)
-        for i in range(k):
-            if not abs(T[i, i]) > _DEPENDENT * lever[i]:
-                return log_scale, b
-            log_scale += math.log(abs(T[i, i]))
-        _soft_combinations(Q, T, m, k, Z)
-        at, width = blocks.soft_at[b], blocks.column_at[b + 1] - blocks.column_at[b]
-        for i in range(k):
-            _write_row(blocks, b, width, Z[i], carried, soft, at)
-            at += 3 * width
-        at, width = blocks.hard_at[b], blocks.n_hard_columns[b]
-        for c in range(k, m):
-            for i in range(m):
-                column[i] = Q[i, c]
-            _write_row(blocks, b, width, column, carried, hard, at)
-            at += 3 * width
-    return log_scale, -1
-
-
-# ---------------------------------------------------------------------- elimination of H_bb
+# ---------------------------------------------------------------------- elimination of H22
 
 
 @njit(cache=True)
@@ -326,7 +136,7 @@ def _cholesky(S, n, floor, L):
 
 @njit(cache=True)
 def _eliminate(blocks, fronts, hard, mobility, matrices, factors, gains):
-    """Factor H_bb from the leaves to the root; return ln det H_bb, and a block with a singular pivot, or -1."""
+    """Factor H22 from the leaves to the root; return ln det H22, and a block with a singular pivot, or -1."""
     widest, tallest = 1, 1
     for f in range(len(fronts.block_at) - 1):
         widest = max(widest, 3 * (fronts.atom_at[f + 1] - fronts.atom_at[f]))
@@ -417,7 +227,7 @@ def _sweep_up(blocks, fronts, hard, factors, gains, v, e):
 
 @njit(cache=True)
 def _sweep_down(blocks, fronts, hard, factors, gains, e, g_sum):
-    """Solve the upper triangle, root to leaves: `e` becomes H_bb^-1 B_h v, `g_sum` (n_atoms, 3) becomes B_h^T e."""
+    """Solve the upper triangle, root to leaves: `e` becomes H22^-1 B_h v, `g_sum` (n_atoms, 3) becomes B_h^T e."""
     g_sum[:] = 0.0
     at_e = len(e)
     for f in range(len(fronts.block_at) - 2, -1, -1):
@@ -486,14 +296,14 @@ def _solve(blocks, fronts, mobility, soft, hard, factors, gains, rhs, out):
 
 
 class FixmanPointsFactor(Factor):
-    """Rows dq/dx of one tree in one configuration, with H_bb factored.
+    """Rows dq/dx of one tree in one configuration, with H22 factored.
 
     Attributes
     ----------
-    log_det_g : float
+    log_det_G : float
         ln det G, of all atoms set free.
-    log_det_hbb : float
-        ln det H_bb, of the hard coordinates.
+    log_det_H22 : float
+        ln det H22, of the hard coordinates.
     """
 
     def __init__(self, tree: TreeModel, state: State, plan: Plan):
@@ -504,17 +314,17 @@ class FixmanPointsFactor(Factor):
         store = np.empty(sum(sizes))  # in one piece, which the C library hands out again without new pages
         self._soft, self._hard, self._factors, self._gains = np.split(store, np.cumsum(sizes)[:-1])
         matrices = np.empty(fronts.store)
-        log_scale, bad = _write_rows(
+        log_scale, bad = write_rows(
             blocks, plan.frames, tree.positions(state), tree.joint, links.axis, links.p, self._soft, self._hard
         )
         if bad < 0:
-            self.log_det_hbb, bad = _eliminate(
+            self.log_det_H22, bad = _eliminate(
                 blocks, fronts, self._hard, plan.mobility, matrices, self._factors, self._gains
             )
         if bad >= 0:
             raise_singular(tree, int(blocks.link[bad]))
         moving = plan.mobility > 0
-        self.log_det_g = float(3.0 * np.log(tree.masses[moving]).sum() + 2.0 * log_scale)
+        self.log_det_G = float(3.0 * np.log(tree.masses[moving]).sum() + 2.0 * log_scale)
 
     def solve(self, b: np.ndarray) -> np.ndarray:
         """Return M^-1 b, eqs. (12) and (13); O(n) per column."""
@@ -527,38 +337,29 @@ class FixmanPointsFactor(Factor):
 
     def log_det(self) -> float:
         """Return ln det M by Fixman's theorem (8)."""
-        return self.log_det_g + self.log_det_hbb
+        return self.log_det_G + self.log_det_H22
 
     def rows(self) -> tuple[scipy.sparse.csr_array, scipy.sparse.csr_array]:
         """Return dq/dx as sparse matrices: B_s (n_dof, 3 n_atoms) in the order of the degrees of freedom, and B_h."""
         blocks = self._plan.blocks
         shape = 3 * self._tree.n_atoms
-        soft = _sparse(blocks, blocks.n_soft, np.diff(blocks.column_at), self._soft, shape)
-        hard = _sparse(blocks, blocks.n_hard, blocks.n_hard_columns, self._hard, shape)
+        soft = sparse_rows(blocks, blocks.n_soft, np.diff(blocks.column_at), self._soft, shape)
+        hard = sparse_rows(blocks, blocks.n_hard, blocks.n_hard_columns, self._hard, shape)
         place = np.empty(self._tree.n_dof, dtype=np.int64)
         place[blocks.dof] = np.arange(self._tree.n_dof)
         return soft[place], hard
 
 
-def _sparse(blocks, n_rows: np.ndarray, n_columns: np.ndarray, values: np.ndarray, width: int) -> scipy.sparse.csr_array:
-    """Return rows stored block by block as one sparse matrix."""
-    columns = [
-        np.tile((3 * blocks.column[start : start + n, None] + np.arange(3)).ravel(), rows)
-        for start, n, rows in zip(blocks.column_at[:-1], n_columns, n_rows, strict=True)
-    ]
-    indices = np.concatenate([np.empty(0, dtype=np.int64), *columns])
-    offsets = np.concatenate([[0], np.cumsum(np.repeat(3 * n_columns, n_rows))])
-    return scipy.sparse.csr_array((values.copy(), indices, offsets), shape=(int(n_rows.sum()), width))
-
-
 class FixmanPointsSolver(Solver):
-    """M^-1 = H_aa - H_ab H_bb^-1 H_ab^T over bond-angle-torsion coordinates of all atoms.
+    """M^-1 = H11 - H12 H22^-1 H12^T over bond-angle-torsion coordinates of all atoms.
 
     The plan of a tree is made at its first use, and kept as long as the tree. Models without atoms are refused.
     """
 
     name = "fixman-points"
-    paper = "K. Lee & G. S. Chirikjian, A new perspective on O(n) mass-matrix inversion for serial revolute manipulators"
+    paper = (
+        "K. Lee & G. S. Chirikjian, A new perspective on O(n) mass-matrix inversion for serial revolute manipulators"
+    )
 
     def __init__(self) -> None:
         self._plans: WeakKeyDictionary[TreeModel, Plan] = WeakKeyDictionary()

@@ -13,14 +13,14 @@ the reference atoms of bond, angle and torsion; a molecule of N atoms has 3N coo
 A unit whose atoms lie on one line has no triple and shows no turn about that line. All its atoms are carriers then, and
 the units that hang on it add theirs, with the coordinates of their own joints: the turn shows in them, if anywhere.
 
-**Blocks.** The coordinates of carriers (as a rule of one unit), or of one other atom, form a block. Its rows dq/dx touch its
-own atoms and the reference atoms of one frame, which were placed before them. So the matrix of all rows is block
-triangular.
+**Blocks.** The coordinates of carriers (as a rule of one unit), or of one other atom, form a block. Its rows dq/dx
+touch its own atoms and the reference atoms of one frame, which were placed before them. So the matrix of all rows is
+block triangular.
 
-**Fronts.** Blocks are eliminated from the leaves to the root. What remains of H22 couples the remaining rows through few
-atoms, the front: those that eliminated rows touched and remaining rows touch. A front grows out of what earlier fronts
-left and of atoms not touched before. An atom that only one block touches needs no place in it, so that a rigid unit
-costs the same per atom however large it is.
+**Fronts.** Blocks are eliminated from the leaves to the root. What remains of H22 couples the remaining rows through
+few atoms, the front: those that eliminated rows touched and remaining rows touch. A front grows out of what earlier
+fronts left and of atoms not touched before. An atom that only one block touches needs no place in it, so that a rigid
+unit costs the same per atom however large it is, and a unit with many joints the same per joint.
 """
 
 from __future__ import annotations
@@ -173,7 +173,8 @@ def _find_units(tree: TreeModel) -> list[_Unit]:
         if not atoms:
             pending[l] = joint
             continue
-        shared = sorted((a for a in atoms if home_of[a] != l), key=lambda a, own=l: link_of[a] != own)
+        common = [a for a in atoms if home_of[a] != l]
+        shared = [a for a in common if link_of[a] == l] + [a for a in common if link_of[a] != l]
         unit = _Unit(l, joint, above, shared, [a for a in atoms if home_of[a] == l])
         units[l] = unit
         if above is not None:

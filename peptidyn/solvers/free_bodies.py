@@ -62,6 +62,9 @@ class FreeBodies:
         Where each soft row stands in vectors over the soft coordinates.
     on_parent, on_child : (n_bodies, 6, 6)
         A and B.
+    room : (2, n_bodies, 6, 6)
+        For two more such matrices per joint, not written yet. It comes with A and B because one large allocation is
+        handed out again by the C library at the next call, while several are returned to the system, page by page.
     inverse_inertia : (n_bodies, 3, 3), inverse_mass : (n_bodies,)
         The two parts of Lambda.
     log_det_G : float
@@ -76,6 +79,7 @@ class FreeBodies:
     place: np.ndarray
     on_parent: np.ndarray
     on_child: np.ndarray
+    room: np.ndarray
     inverse_inertia: np.ndarray
     inverse_mass: np.ndarray
     log_det_G: float
@@ -109,7 +113,8 @@ def set_free(tree: TreeModel, state: State, held: np.ndarray) -> FreeBodies:
     dof = np.flatnonzero(~held)
     soft_place = np.full(tree.n_dof, -1, dtype=np.int64)
     soft_place[dof] = np.arange(len(dof))
-    on_parent, on_child = np.empty((2, n, 6, 6))
+    blocks = np.empty((4, n, 6, 6))
+    on_parent, on_child, room = blocks[0], blocks[1], blocks[2:]
     n_soft, hard = np.empty((2, n), dtype=np.int64)
     place = np.full((n, 6), -1, dtype=np.int64)
     log_change, bad = _take_derivatives(
@@ -119,7 +124,9 @@ def set_free(tree: TreeModel, state: State, held: np.ndarray) -> FreeBodies:
     if bad >= 0:
         _raise_dependent(tree, int(link[bad]), int(top[bad]))
     log_det_G = log_inertia + 2.0 * log_change
-    return FreeBodies(link, up, dof, n_soft, hard, place, on_parent, on_child, inverse_inertia, inverse_mass, log_det_G)
+    return FreeBodies(
+        link, up, dof, n_soft, hard, place, on_parent, on_child, room, inverse_inertia, inverse_mass, log_det_G
+    )
 
 
 # ---------------------------------------------------------------------- I. bodies and joints

@@ -55,8 +55,9 @@ class PlanarArm:
                 "number of entries in each, and at least one"
             )
         for name, values in (("lengths", L), ("masses", m)):
-            if not (np.isfinite(values) & (values > 0)).all():
-                raise ArgumentError(f"{name} must be positive numbers, got {values[~(values > 0)][:1]}")
+            bad = values[~(np.isfinite(values) & (values > 0))]
+            if bad.size:
+                raise ArgumentError(f"{name} holds {bad[0]:g}, expected positive numbers")
         if not np.isfinite(theta).all():
             raise ArgumentError("angles holds values that are not finite numbers")
         direction = np.cumsum(theta)
@@ -125,7 +126,7 @@ class PlanarArm:
         return np.einsum("ij,ijk->ik", w, relative)
 
     def _spread(self, w: np.ndarray, f: np.ndarray) -> np.ndarray:
-        """Return the velocities (N, 2, k) that impulses `f` (N, k) along w give to free points: `_gather` transposed."""
+        """Return the velocities (N, 2, k) of free points after impulses `f` (N, k) along w: `_gather` transposed."""
         impulse = w[:, :, None] * f[:, None, :]
         impulse[:-1] -= impulse[1:].copy()
         return impulse / self._m[:, None, None]

@@ -48,8 +48,6 @@ class Parts(NamedTuple):
         without, the next link that is a body.
     down : (n, 2) int
         The parts that hang on it; -1 for none.
-    first : (n_links,) int
-        First part of each body; -1 for links that have none.
     """
 
     link: np.ndarray
@@ -57,7 +55,6 @@ class Parts(NamedTuple):
     up: np.ndarray
     soft: np.ndarray
     down: np.ndarray
-    first: np.ndarray
 
 
 @njit(cache=True)
@@ -162,7 +159,6 @@ def split_links(tree: TreeModel) -> Parts:
         up=np.empty(n, dtype=np.int64),
         soft=np.empty(n, dtype=np.int64),
         down=np.empty((n, 2), dtype=np.int64),
-        first=first,
     )
     _fill_parts(tree.parent, tree.link_mass, carried, first, taken, parts)
     return parts

@@ -6,382 +6,46 @@ by one from the tips to the root (path 1), corrected from the root to the tips (
 Equation numbers are those of the paper. Legend, for body i that joint i joins to body u on the side of the root:
 
 theta'_i                spatial velocity of body i: (angular velocity; velocity of the centre of mass), world axes
-A_i, b_i                spatial inertia (of a block for rotation and one for translation), gyroscopic force
+A_i, b_i                spatial inertia (a block for rotation and one for translation), gyroscopic force
 o_i                     joint point: the origin of body i's link; r_C is the relative motion of bodies i and u there
 K_i  (N_C, 6)           constrained directions, K r_C' = 0 (9); rows orthonormal
 K_Ji (k, 6)             joint rates q' = K_J r_C' (10), and K K_J^T = 0 (11); k soft coordinates, N_C = 6 - k
 H_ii, H_iu              K_i times the Jacobians of r_C by the motion of body i and of body u
 n_J, n_i                joint torques, constraint force (N_C,)
-h_i                     K_i times the relative acceleration that velocities alone cause (29)
+h_i                     the relative acceleration at o_i that velocities alone cause (29), before the product with K_i
 t_i                     all forces on body i but the constraint forces (28)
 a_i, S_i, S_ij          right-hand side, diagonal and off-diagonal blocks of the system for all constraint forces (31)
 M_i                     inverse of the block of joint i after the elimination of all joints behind it (41)
-Phi                     that system's matrix (34)
 
 Departures from print. (16): the Jacobians are those of body 0. (23), (28): t_i = f_i + H_Ji^T n_Ji - b_i less
-H_Jj,i^T n_Jj of every joint j that body i carries, from the start. After (32): a_i = h_i + H_iu A_u^-1 t_u
+H_Jj,i^T n_Jj of every joint j that body i carries, from the start. After (32): a_i = K_i h_i + H_iu A_u^-1 t_u
 - H_ii A_i^-1 t_i. (53): the forces of the joints that body i carries enter with -H_Ji,i A_i^-1 H_j,i^T; here the body
 accelerations (48) are formed and differenced (49), which is the same sum. (38): Lambda starts at body 0; a welded base
-has A^-1 = 0. The off-diagonal blocks are not kept: S_ij n_j is what body i accelerates at joint i by n_j, formed so.
+has A^-1 = 0. The off-diagonal blocks are not kept: S_ij n_j is what n_j makes body i accelerate at joint i, formed so.
 
-Branched chains: bodies carry at most two joints towards the tips, `peptidyn.solvers.split_links`. Two such joints,
+Branched chains: bodies carry at most two joints towards the tips (`peptidyn.solvers.split_links`). Two such joints,
 j = 1 and 2, couple through their body by S_21, and adding the joint of the body itself needs the four blocks of
-Phi^-1 (43) at both: that is one elimination of the pair, 1 before 2, for matrices and for right-hand sides.
-
-Joints of several soft coordinates have the motions S (6, k) of their axes; then K_J = (S^T S)^-1 S^T, and n_J = tau
-does the work of the generalised forces. K comes from the QR decomposition of S. The determinant of the mass matrix
-follows from Fixman's theorem with orthonormal K: ln det M = sum ln det A_i + sum ln det S^T S + ln det Phi.
+Phi^-1 (43) at both: that is one elimination of the pair, 1 before 2, in `peptidyn.solvers.constraint_joints` for the
+matrices and here for right-hand sides.
 """
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numba import njit
 
-from peptidyn.model.kinematics import FREE, POINT, PRISMATIC, link_twists
+from peptidyn.model.kinematics import FREE, PRISMATIC, link_twists
 from peptidyn.model.state import State
-from peptidyn.model.tree import Links, TreeModel
-from peptidyn.solvers.protocol import Factor, Solver, raise_singular
+from peptidyn.model.tree import TreeModel
+from peptidyn.solvers.constraint_joints import OWN, UP, eliminate_joints
+from peptidyn.solvers.protocol import Factor, Solver
 from peptidyn.solvers.spatial_algebra import add_cross
-from peptidyn.solvers.split_links import FLOATING, GROUND, Parts, next_body, split_links
-
-SINGULAR_INERTIA = 1e-10
-"""Bodies whose principal moments of inertia differ by more than this factor leave too few digits of A^-1."""
-
-DEPENDENT_AXES = 1e-8
-"""Soft coordinates of one joint with a sine below this between their motions are one coordinate."""
-
-PIVOT_TOLERANCE = 1e-13
-"""A pivot of Phi below this part of its entry before the elimination is a zero: what is left is rounding error."""
+from peptidyn.solvers.split_links import FLOATING, GROUND, next_body, split_links
 
 ROUNDS = 2
-
-
-class Joints(NamedTuple):
-    """The free bodies and the joints between them, over parts i; `Parts` says which joins which.
-
-    Attributes
-    ----------
-    mobility : (n, 3, 3), lightness : (n,)
-        A^-1: inverse inertia, inverse mass.
-    rows : (n,) int
-        N_C; 0 where there is no joint.
-    K : (n, 6, 6)
-        The first N_C rows are K, the last k are K_J.
-    arm : (n, 2, 3)
-        o_i as seen from the centres of mass of part i (0) and of part up[i] (1).
-    M : (n, 6, 6)
-        M_i, N_C x N_C.
-    """
-
-    mobility: np.ndarray
-    lightness: np.ndarray
-    rows: np.ndarray
-    K: np.ndarray
-    arm: np.ndarray
-    M: np.ndarray
-
-
-OWN, UP = 0, 1
-
-
-# ---------------------------------------------------------------------- small matrices
-
-
-@njit(cache=True)
-def _invert_inertia(I, share, out):
-    """Write the inverse of `share` I (3, 3) into `out`; return ln det, or nan if I is singular."""
-    a, b, c = I[0, 0] * share, I[1, 1] * share, I[2, 2] * share
-    d, e, f = I[1, 2] * share, I[0, 2] * share, I[0, 1] * share
-    out[0, 0], out[1, 1], out[2, 2] = b * c - d * d, a * c - e * e, a * b - f * f
-    out[0, 1] = out[1, 0] = e * d - f * c
-    out[0, 2] = out[2, 0] = f * d - e * b
-    out[1, 2] = out[2, 1] = f * e - d * a
-    det = a * out[0, 0] + f * out[0, 1] + e * out[0, 2]
-    trace, minors = a + b + c, out[0, 0] + out[1, 1] + out[2, 2]
-    # trace(I) trace(I^-1) bounds the ratio of the moments and, unlike pivots, cannot hide a singular direction
-    if not det > SINGULAR_INERTIA * trace * minors:
-        return np.nan
-    for i in range(3):
-        for j in range(3):
-            out[i, j] /= det
-    return np.log(det)
-
-
-@njit(cache=True)
-def _complement(S, k, Q, K):
-    """Write K, then K_J, into `K` for a joint with motions S[:, :k]; return ln det S^T S, or nan if it is singular.
-
-    Householder QR: S = Q R, K = the last 6 - k columns of Q, K_J = R^-1 Q^T by back substitution. `S` is overwritten;
-    `Q` (6, 6) is scratch.
-    """
-    for i in range(6):
-        for j in range(6):
-            Q[i, j] = 1.0 if i == j else 0.0
-    log_det = 0.0
-    for s in range(k):
-        whole = 0.0
-        left = 0.0
-        for i in range(6):
-            whole += S[i, s] * S[i, s]
-            if i >= s:
-                left += S[i, s] * S[i, s]
-        if not left > DEPENDENT_AXES * DEPENDENT_AXES * whole:
-            return np.nan
-        alpha = -np.copysign(np.sqrt(left), S[s, s])
-        log_det += np.log(left)
-        S[s, s] -= alpha
-        length = left - alpha * (S[s, s] + alpha)  # half of v.v, v the Householder vector that S[s:, s] now holds
-        for j in range(s + 1, k):
-            product = 0.0
-            for i in range(s, 6):
-                product += S[i, s] * S[i, j]
-            for i in range(s, 6):
-                S[i, j] -= product / length * S[i, s]
-        for j in range(6):
-            product = 0.0
-            for i in range(s, 6):
-                product += Q[j, i] * S[i, s]
-            for i in range(s, 6):
-                Q[j, i] -= product / length * S[i, s]
-        S[s, s] = alpha
-    for i in range(6):
-        for r in range(6 - k):
-            K[r, i] = Q[i, k + r]
-        for s in range(k - 1, -1, -1):
-            value = Q[i, s]
-            for j in range(s + 1, k):
-                value -= S[s, j] * K[6 - k + j, i]
-            K[6 - k + s, i] = value / S[s, s]
-    return log_det
-
-
-@njit(cache=True)
-def _invert_block(Phi, n, size, L):
-    """Replace the leading n x n block of `Phi` (6, 6) by its inverse; return ln det, or nan if it is singular.
-
-    `size` (6,): the diagonal before the elimination. `L` (6, 6) is scratch: the inverse of the Cholesky factor.
-    """
-    log_det = 0.0
-    for j in range(n):
-        for i in range(j, n):
-            value = Phi[i, j]
-            for e in range(j):
-                value -= L[i, e] * L[j, e]
-            if i > j:
-                L[i, j] = value / L[j, j]
-            elif value > PIVOT_TOLERANCE * size[j]:
-                L[j, j] = np.sqrt(value)
-                log_det += np.log(value)
-            else:
-                return np.nan
-    for j in range(n):
-        L[j, j] = 1.0 / L[j, j]
-        for i in range(j + 1, n):
-            value = 0.0
-            for e in range(j, i):
-                value -= L[i, e] * L[e, j]
-            L[i, j] = value / L[i, i]
-    for i in range(n):
-        for j in range(i + 1):
-            value = 0.0
-            for e in range(i, n):
-                value += L[e, i] * L[e, j]
-            Phi[i, j] = value
-            Phi[j, i] = value
-    return log_det
-
-
-@njit(cache=True)
-def _force_rows(K, rows, r, out):
-    """Write H = K X into `out` (rows, 6); X takes motions at a centre of mass to those at a point `r` away from it."""
-    for s in range(rows):
-        x, y, z = K[s, 3], K[s, 4], K[s, 5]
-        out[s, 0] = K[s, 0] + r[1] * z - r[2] * y
-        out[s, 1] = K[s, 1] + r[2] * x - r[0] * z
-        out[s, 2] = K[s, 2] + r[0] * y - r[1] * x
-        out[s, 3] = x
-        out[s, 4] = y
-        out[s, 5] = z
-
-
-@njit(cache=True)
-def _times_mobility(mobility, lightness, H, rows, out):
-    """Write H A^-1 into `out` (rows, 6)."""
-    for s in range(rows):
-        for i in range(3):
-            out[s, i] = mobility[i, 0] * H[s, 0] + mobility[i, 1] * H[s, 1] + mobility[i, 2] * H[s, 2]
-            out[s, 3 + i] = lightness * H[s, 3 + i]
-
-
-@njit(cache=True)
-def _add_product(A, B, rows, inner, columns, sign, out):
-    """Add sign A B^T to `out` (rows, columns); A is (rows, inner), B (columns, inner)."""
-    for i in range(rows):
-        for j in range(columns):
-            value = 0.0
-            for e in range(inner):
-                value += A[i, e] * B[j, e]
-            out[i, j] += sign * value
-
-
-# ---------------------------------------------------------------------- free bodies and joints
-
-
-@njit(cache=True)
-def _free_bodies(joint, mass, inertia, parts, joints):
-    """Write A^-1 of every part; return sum ln det A, and the link of a body whose inertia is singular, or -1."""
-    log_det = 0.0
-    for i in range(len(parts.link)):
-        l = parts.link[i]
-        m = mass[l] * parts.share[i]
-        joints.lightness[i] = 1.0 / m
-        log_det += 3.0 * np.log(m)
-        if joint[l] == POINT:
-            joints.mobility[i] = 0.0
-            continue
-        value = _invert_inertia(inertia[l], parts.share[i], joints.mobility[i])
-        if not np.isfinite(value):
-            return 0.0, l
-        log_det += value
-    return log_det, -1
-
-
-@njit(cache=True)
-def _joint_motions(parent, joint, axis, origin, l, k, S):
-    """Write the motions S (6, k) of the coordinates between link `l` and its next body, at the origin of `l`.
-
-    Column 0 is the coordinate of `l` itself; the others follow towards the root.
-    """
-    o = l
-    for s in range(k):
-        a = axis[l]
-        for i in range(3):
-            S[i, s] = 0.0 if joint[l] == PRISMATIC else a[i]
-            S[3 + i, s] = a[i] if joint[l] == PRISMATIC else 0.0
-        if joint[l] != PRISMATIC:
-            x, y, z = origin[o, 0] - origin[l, 0], origin[o, 1] - origin[l, 1], origin[o, 2] - origin[l, 2]
-            S[3, s] = a[1] * z - a[2] * y
-            S[4, s] = a[2] * x - a[0] * z
-            S[5, s] = a[0] * y - a[1] * x
-        l = parent[l]
-
-
-@njit(cache=True)
-def _joint_directions(parent, joint, axis, origin, com, parts, joints):
-    """Write K, K_J (9)-(11) and the arms of every joint.
-
-    Returns sum ln det S^T S, and the link of a joint whose soft coordinates depend on each other, or -1.
-    """
-    S, Q = np.empty((2, 6, 6))
-    log_det = 0.0
-    for i in range(len(parts.link)):
-        u, k, l = parts.up[i], parts.soft[i], parts.link[i]
-        joints.rows[i] = 0
-        if u == FLOATING:
-            continue
-        if k > 6:
-            return 0.0, l
-        _joint_motions(parent, joint, axis, origin, l, k, S)
-        value = _complement(S, k, Q, joints.K[i])
-        if not np.isfinite(value):
-            return 0.0, l
-        log_det += value
-        joints.rows[i] = 6 - k
-        # the parts of one body are welded at their common centre of mass
-        o = origin[l] if k > 0 else com[l]
-        for e in range(3):
-            joints.arm[i, OWN, e] = o[e] - com[l, e]
-            joints.arm[i, UP, e] = o[e] - com[parts.link[u], e] if u >= 0 else 0.0
-    return log_det, -1
-
-
-# ---------------------------------------------------------------------- path 1, matrices
-
-
-@njit(cache=True)
-def _free_block(joints, u, i, H, Y, Phi, size):
-    """Write S_i = H_ii A_i^-1 H_ii^T + H_iu A_u^-1 H_iu^T (32) into `Phi`, and its diagonal into `size` (6,).
-
-    `H` and `Y` (6, 6) are scratch; on return `Y` holds H_ii A_i^-1.
-    """
-    n = joints.rows[i]
-    Phi[:] = 0.0
-    if u >= 0:
-        _force_rows(joints.K[i], n, joints.arm[i, UP], H)
-        _times_mobility(joints.mobility[u], joints.lightness[u], H, n, Y)
-        _add_product(Y, H, n, 6, n, 1.0, Phi)
-    _force_rows(joints.K[i], n, joints.arm[i, OWN], H)
-    _times_mobility(joints.mobility[i], joints.lightness[i], H, n, Y)
-    _add_product(Y, H, n, 6, n, 1.0, Phi)
-    for s in range(n):
-        size[s] = Phi[s, s]
-
-
-@njit(cache=True)
-def _couple(Y, n, H, m, sign, S):
-    """Write the block sign Y H^T (n, m) into `S`, where Y holds H A^-1 of the other joint: S_ij (39) or S_21."""
-    S[:] = 0.0
-    _add_product(Y, H, n, 6, m, sign, S)
-
-
-@njit(cache=True)
-def _subtract(S, n, M, m, T, Phi):
-    """Subtract S M S^T from `Phi` (n, n) and leave S M in `T`; S is (n, m)."""
-    T[:] = 0.0
-    _add_product(S, M, n, m, m, 1.0, T)
-    _add_product(T, S, n, m, n, -1.0, Phi)
-
-
-@njit(cache=True)
-def _path_1_matrices(parts, joints):
-    """Write M_i of every joint, from the tips to the roots (37)-(43).
-
-    The joints 1 and 2 that part i carries are inverted when part i is reached, because only then they couple: 1 first,
-    then 2 with S_21 M_1 S_21^T subtracted. Joint i then loses S_i1 M_1 S_i1^T, and the same of joint 2 with what is
-    left of S_i2, S_i2 - S_i1 M_1 S_21^T. Returns ln det Phi, and the link of a vanishing pivot, or -1.
-    """
-    n_parts = len(parts.link)
-    H, Y, L, T, S_pair = np.empty((5, 6, 6))
-    S, H_down = np.empty((2, 2, 6, 6))
-    size = np.empty((n_parts, 6))
-    log_det = 0.0
-    for i in range(n_parts - 1, -1, -1):
-        first, second = parts.down[i, 0], parts.down[i, 1]
-        for side in range(2):
-            j = parts.down[i, side]
-            if j < 0:
-                continue
-            n = joints.rows[j]
-            _force_rows(joints.K[j], n, joints.arm[j, UP], H_down[side])
-            if side == 1 and first >= 0:
-                _times_mobility(joints.mobility[i], joints.lightness[i], H_down[1], n, Y)
-                _couple(Y, n, H_down[0], joints.rows[first], 1.0, S_pair)
-                _subtract(S_pair, n, joints.M[first], joints.rows[first], T, joints.M[j])
-            value = _invert_block(joints.M[j], n, size[j], L)
-            if not np.isfinite(value):
-                return 0.0, parts.link[j]
-            log_det += value
-        if parts.up[i] == FLOATING:
-            continue
-        n, Phi = joints.rows[i], joints.M[i]
-        _free_block(joints, parts.up[i], i, H, Y, Phi, size[i])
-        if first >= 0:
-            _couple(Y, n, H_down[0], joints.rows[first], -1.0, S[0])
-            _subtract(S[0], n, joints.M[first], joints.rows[first], T, Phi)
-        if second >= 0:
-            _couple(Y, n, H_down[1], joints.rows[second], -1.0, S[1])
-            if first >= 0:
-                _add_product(T, S_pair, n, joints.rows[first], joints.rows[second], -1.0, S[1])
-            _subtract(S[1], n, joints.M[second], joints.rows[second], T, Phi)
-        if parts.up[i] == GROUND:
-            value = _invert_block(Phi, n, size[i], L)
-            if not np.isfinite(value):
-                return 0.0, parts.link[i]
-            log_det += value
-    return log_det, -1
+"""How often both paths are run; see `VirtualWorkFactor._accelerate`."""
 
 
 # ---------------------------------------------------------------------- forces and velocities
@@ -444,6 +108,20 @@ def _gyroscopic_forces(inertia, parts, w, t):
         for e in range(3):
             momentum[e] = inertia[l, e, 0] * w[l, 0] + inertia[l, e, 1] * w[l, 1] + inertia[l, e, 2] * w[l, 2]
         add_cross(w[l], momentum, -parts.share[i], t[i, :3, 0])
+
+
+@njit(cache=True)
+def _return_lent_forces(parts, lent, h, t):
+    """Add L h to the torque on body u, `t` (n, 6, 1), where joint i lent body i the inertia L of body u.
+
+    The constraint torque of joint i then holds L omega'_i as well, which is L omega'_u + L h on the other side.
+    """
+    for i in range(len(parts.link)):
+        u = parts.up[i]
+        if parts.soft[i] > 0 and u >= 0:
+            L = lent[parts.link[i]]
+            for e in range(3):
+                t[u, e, 0] += L[e, 0] * h[i, 0, 0] + L[e, 1] * h[i, 1, 0] + L[e, 2] * h[i, 2, 0]
 
 
 @njit(cache=True)
@@ -597,8 +275,9 @@ def _solve_pair(joints, i, first, second, x, work):
 def _path_1(parts, joints, t, free, h, n):
     """Write the constraint force of every joint before the joints towards the root exist, `n` (n_parts, 6, m), (40).
 
-    The right-hand side a_i - sum S_ij n_j is what the forces t_u and t_i, less those of the joints j, and velocities, h,
-    leave to correct at joint i. `free` holds A^-1 t; all (n_parts, 6, m).
+    The right-hand side a_i - sum S_ij n_j is the relative acceleration that remains to be corrected at joint i: that of
+    velocities, h, and of the forces on both bodies, those of the joints j included. `free` holds A^-1 t; all are
+    (n_parts, 6, m).
     """
     work = np.empty((4, 6, n.shape[2]))
     net, relative = np.empty((2, 6, n.shape[2]))
@@ -729,6 +408,18 @@ def _constraint_wrenches(parent, joint, dof, axis, origin, parts, joints, n, tau
             l = parent[l]
 
 
+@njit(cache=True)
+def _return_lent_wrenches(parent, parts, lent, x, out):
+    """Take L omega'_i, the force that moves the inertia lent through joint i, off its torque in `out` (n_links, 6)."""
+    for i in range(len(parts.link)):
+        l = parts.link[i]
+        L = lent[l]
+        for _ in range(parts.soft[i]):
+            for e in range(3):
+                out[l, e] -= L[e, 0] * x[i, 0, 0] + L[e, 1] * x[i, 1, 0] + L[e, 2] * x[i, 2, 0]
+            l = parent[l]
+
+
 # ---------------------------------------------------------------------- the solver
 
 
@@ -737,27 +428,9 @@ class VirtualWorkFactor(Factor):
 
     def __init__(self, tree: TreeModel, state: State):
         self._tree = tree
-        self._links: Links = tree.links(state)
-        self._parts: Parts = split_links(tree)
-        n = len(self._parts.link)
-        self._joints = Joints(
-            mobility=np.empty((n, 3, 3)),
-            lightness=np.empty(n),
-            rows=np.empty(n, dtype=np.int64),
-            K=np.empty((n, 6, 6)),
-            arm=np.empty((n, 2, 3)),
-            M=np.empty((n, 6, 6)),
-        )
-        links, parts, joints = self._links, self._parts, self._joints
-        bodies, singular = _free_bodies(tree.joint, links.mass, links.inertia, parts, joints)
-        axes = constraints = 0.0
-        if singular < 0:
-            axes, singular = _joint_directions(tree.parent, tree.joint, links.axis, links.p, links.com, parts, joints)
-        if singular < 0:
-            constraints, singular = _path_1_matrices(parts, joints)
-        if singular >= 0:
-            raise_singular(tree, singular)
-        self._log_det = bodies + axes + constraints
+        self._links = tree.links(state)
+        self._parts = split_links(tree)
+        self._joints, self._log_det, self._lent = eliminate_joints(tree, self._links, self._parts)
 
     def solve(self, b: np.ndarray) -> np.ndarray:
         """Return M^-1 b: the accelerations from rest under the generalised forces b."""
@@ -781,18 +454,22 @@ class VirtualWorkFactor(Factor):
         link_twists(tree.parent, tree.joint, tree.dof, links.axis, links.p, v, w, u)
         column = tau[:, None]
         t = self._applied(column)
-        _gyroscopic_forces(links.inertia, parts, w, t)
         h = np.empty_like(t)
+        _gyroscopic_forces(links.inertia, parts, w, t)
         _velocity_accelerations(
             tree.parent, tree.joint, tree.dof, links.mass, links.axis, links.p, links.com, parts, w, v, h
         )
-        q, n = self._accelerate(t, h)
+        if self._lent is not None:
+            _return_lent_forces(parts, self._lent, h, t)
+        q, n, x = self._accelerate(t, h)
         acceleration = q[:, 0].copy()
         _base_velocity_terms(tree.joint, tree.dof, links.p, links.com, parts, w, acceleration)
         wrenches = np.empty((tree.n_links, 6))
         _constraint_wrenches(
             tree.parent, tree.joint, tree.dof, links.axis, links.p, parts, self._joints, n, column, wrenches
         )
+        if self._lent is not None:
+            _return_lent_wrenches(tree.parent, parts, self._lent, x, wrenches)
         return acceleration, wrenches
 
     def _applied(self, tau: np.ndarray) -> np.ndarray:
@@ -801,8 +478,8 @@ class VirtualWorkFactor(Factor):
         _applied_forces(tree.parent, tree.joint, tree.dof, links.p, links.com, self._parts, self._joints, tau, t)
         return t
 
-    def _accelerate(self, t: np.ndarray, h: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return q'' (n_dof, m) and the constraint forces (n_parts, 6, m); `t` is overwritten.
+    def _accelerate(self, t: np.ndarray, h: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Return q'' (n_dof, m), constraint forces and body accelerations (n_parts, 6, m); `t` is overwritten.
 
         Both paths are run twice. Large joint torques accelerate light free bodies by much more than the joined ones
         move, and constraint forces take it back; the second round starts from bodies that already feel them, and
@@ -819,7 +496,7 @@ class VirtualWorkFactor(Factor):
         _accelerate_bodies(joints, t, x)
         q = np.empty((tree.n_dof, t.shape[2]))
         _joint_accelerations(tree.parent, tree.joint, tree.dof, links.p, links.com, parts, joints, x, h, q)
-        return q, total
+        return q, total, x
 
 
 class VirtualWorkSolver(Solver):
