@@ -1,4 +1,4 @@
-"""The extended Fixman solver (Lee, Wang & Chirikjian): blocks of H, elimination, held coordinates, joints of every make."""
+"""The extended Fixman solver (Lee, Wang & Chirikjian): blocks of H, elimination, held coordinates, joints of any make."""
 
 from __future__ import annotations
 

@@ -31,12 +31,14 @@ pivots L of all blocks make ln det H22, and with the gains Y and the rows they h
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
 import numpy as np
 import scipy.sparse
 from numba import njit
 
+from peptidyn.model.kinematics import atom_velocities, gather_wrenches, link_twists, project_wrenches
 from peptidyn.model.state import State
 from peptidyn.model.tree import TreeModel
 from peptidyn.solvers.fixman_points_plan import Plan, make_plan
@@ -271,25 +273,65 @@ def _gather(blocks, soft, v, out):
 
 
 @njit(cache=True)
-def _solve(blocks, fronts, mobility, soft, hard, factors, gains, rhs, out):
-    """Evaluate (13) for every column of `rhs` (n_dof, m)."""
-    n_atoms = len(mobility)
-    v, w, g_sum = np.empty((n_atoms, 3)), np.empty((n_atoms, 3)), np.empty((n_atoms, 3))
+def _apply_inverse(blocks, fronts, mobility, soft, hard, factors, gains, b, v, w, e, out):
+    """Write M^-1 b (n_dof,), by (13); `v`, `w` (n_atoms, 3) and `e` (number of hard coordinates,) are scratch."""
+    _spread(blocks, soft, mobility, b, v)
+    w[:] = v
+    _sweep_up(blocks, fronts, hard, factors, gains, w, e)
+    _sweep_down(blocks, fronts, hard, factors, gains, e, w)
+    for a in range(len(mobility)):
+        for i in range(3):
+            v[a, i] -= mobility[a] * w[a, i]
+    _gather(blocks, soft, v, out)
+
+
+class _Motion(NamedTuple):
+    """What the product J^T m J v needs: arrays of the tree, and of its links and atoms in one configuration."""
+
+    parent: np.ndarray
+    joint: np.ndarray
+    dof: np.ndarray
+    atom_link: np.ndarray
+    masses: np.ndarray
+    axis: np.ndarray
+    p: np.ndarray
+    x: np.ndarray
+
+
+@njit(cache=True)
+def _subtract_momenta(motion, rates, v, twist, wrench, out):
+    """Subtract M s' = J^T m J s' from `out` (n_dof,); `v` (n_atoms, 3), `twist`, `wrench` (2, n_links, 3): scratch."""
+    parent, joint, dof, link = motion.parent, motion.joint, motion.dof, motion.atom_link
+    link_twists(parent, joint, dof, motion.axis, motion.p, rates, twist[0], twist[1])
+    atom_velocities(link, motion.x, motion.p, twist[0], twist[1], v)
+    for a in range(len(v)):
+        for i in range(3):
+            v[a, i] *= motion.masses[a]
+    gather_wrenches(link, motion.x, motion.p, v, wrench[0], wrench[1])
+    product = np.empty(len(out))
+    project_wrenches(parent, joint, dof, motion.axis, motion.p, wrench[0], wrench[1], product)
+    for d in range(len(out)):
+        out[d] -= product[d]
+
+
+@njit(cache=True)
+def _solve(blocks, fronts, motion, mobility, soft, hard, factors, gains, refinements, rhs, out):
+    """Write M^-1 b for every column of `rhs` (n_dof, m), with steps of iterative refinement."""
+    n_atoms, n_links, n_dof = len(mobility), len(motion.parent), len(rhs)
+    v, w = np.empty((n_atoms, 3)), np.empty((n_atoms, 3))
     e = np.empty(blocks.n_hard.sum())
-    column = np.empty(len(rhs))
+    twist, wrench = np.empty((2, n_links, 3)), np.empty((2, n_links, 3))
+    b, x = np.empty(n_dof), np.empty(n_dof)
     for c in range(rhs.shape[1]):
-        for d in range(len(rhs)):
-            column[d] = rhs[d, c]
-        _spread(blocks, soft, mobility, column, v)
-        w[:] = v
-        _sweep_up(blocks, fronts, hard, factors, gains, w, e)
-        _sweep_down(blocks, fronts, hard, factors, gains, e, g_sum)
-        for a in range(n_atoms):
-            for i in range(3):
-                v[a, i] -= mobility[a] * g_sum[a, i]
-        _gather(blocks, soft, v, column)
-        for d in range(len(rhs)):
-            out[d, c] = column[d]
+        for d in range(n_dof):
+            b[d] = rhs[d, c]
+            out[d, c] = 0.0
+        for step in range(refinements + 1):
+            if step > 0:
+                _subtract_momenta(motion, x, v, twist, wrench, b)
+            _apply_inverse(blocks, fronts, mobility, soft, hard, factors, gains, b, v, w, e, x)
+            for d in range(n_dof):
+                out[d, c] += x[d]
 
 
 # ---------------------------------------------------------------------- the solver
@@ -307,16 +349,19 @@ class FixmanPointsFactor(Factor):
     """
 
     def __init__(self, tree: TreeModel, state: State, plan: Plan):
-        links = tree.links(state)
+        links, x = tree.links(state), tree.positions(state)
         blocks, fronts = plan.blocks, plan.fronts
-        self._tree, self._plan = tree, plan
+        self._plan = plan
+        self._motion = _Motion(
+            tree.parent, tree.joint, tree.dof, tree.atom_link, tree.masses, links.axis, links.p, x
+        )  # fmt: skip
         sizes = [at[-1] for at in (blocks.soft_at, blocks.hard_at, blocks.factor_at, blocks.gain_at)]
         store = np.empty(sum(sizes))  # in one piece, which the C library hands out again without new pages
         self._soft, self._hard, self._factors, self._gains = np.split(store, np.cumsum(sizes)[:-1])
         matrices = np.empty(fronts.store)
         log_scale, bad = write_rows(
-            blocks, plan.frames, tree.positions(state), tree.joint, links.axis, links.p, self._soft, self._hard
-        )
+            blocks, plan.frames, x, tree.joint, links.axis, links.p, self._soft, self._hard
+        )  # fmt: skip
         if bad < 0:
             self.log_det_H22, bad = _eliminate(
                 blocks, fronts, self._hard, plan.mobility, matrices, self._factors, self._gains
@@ -326,12 +371,24 @@ class FixmanPointsFactor(Factor):
         moving = plan.mobility > 0
         self.log_det_G = float(3.0 * np.log(tree.masses[moving]).sum() + 2.0 * log_scale)
 
-    def solve(self, b: np.ndarray) -> np.ndarray:
-        """Return M^-1 b, eqs. (12) and (13); O(n) per column."""
+    def solve(self, b: np.ndarray, refinements: int = 1) -> np.ndarray:
+        """Return M^-1 b by (12); O(n) per column.
+
+        The momenta of a whole molecule, put on the three carriers of its root unit, are large forces that almost cancel
+        in the bracket of (13). One step of iterative refinement, x + M^-1 (b - J^T m J x), gives back the digits that
+        are lost there.
+
+        Parameters
+        ----------
+        b : (n_dof, m)
+        refinements : int
+            Number of such steps.
+        """
         plan = self._plan
         out = np.empty(b.shape)
         _solve(
-            plan.blocks, plan.fronts, plan.mobility, self._soft, self._hard, self._factors, self._gains, b, out
+            plan.blocks, plan.fronts, self._motion, plan.mobility, self._soft, self._hard, self._factors, self._gains,
+            refinements, b, out,
         )  # fmt: skip
         return out
 
@@ -342,12 +399,10 @@ class FixmanPointsFactor(Factor):
     def rows(self) -> tuple[scipy.sparse.csr_array, scipy.sparse.csr_array]:
         """Return dq/dx as sparse matrices: B_s (n_dof, 3 n_atoms) in the order of the degrees of freedom, and B_h."""
         blocks = self._plan.blocks
-        shape = 3 * self._tree.n_atoms
-        soft = sparse_rows(blocks, blocks.n_soft, np.diff(blocks.column_at), self._soft, shape)
-        hard = sparse_rows(blocks, blocks.n_hard, blocks.n_hard_columns, self._hard, shape)
-        place = np.empty(self._tree.n_dof, dtype=np.int64)
-        place[blocks.dof] = np.arange(self._tree.n_dof)
-        return soft[place], hard
+        n_columns = 3 * len(self._plan.mobility)
+        soft = sparse_rows(blocks, blocks.n_soft, np.diff(blocks.column_at), self._soft, n_columns)
+        hard = sparse_rows(blocks, blocks.n_hard, blocks.n_hard_columns, self._hard, n_columns)
+        return soft[np.argsort(blocks.dof)], hard
 
 
 class FixmanPointsSolver(Solver):

@@ -127,7 +127,7 @@ def make_plan(tree: TreeModel) -> Plan:
     schedule = _Schedule(layout, tree.n_atoms)
     schedule.eliminate(units)
     mobility = np.zeros(tree.n_atoms)
-    moving = np.concatenate([np.empty(0, dtype=np.int64), *(np.array(b.own) for b in layout.blocks)])
+    moving = [a for block in layout.blocks for a in block.own]
     mobility[moving] = 1.0 / tree.masses[moving]
     return _flatten(tree, layout, schedule, mobility)
 

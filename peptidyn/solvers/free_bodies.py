@@ -33,8 +33,7 @@ from numba import njit
 from peptidyn.errors import SolverError
 from peptidyn.model.dh import lie_rows
 from peptidyn.model.kinematics import FIXED, FREE, POINT, PRISMATIC
-from peptidyn.model.state import State
-from peptidyn.model.tree import TreeModel
+from peptidyn.model.tree import Links, TreeModel
 from peptidyn.solvers.inertia_sharing import invert_inertia, share_inertias
 from peptidyn.solvers.protocol import UnsupportedError, raise_singular
 
@@ -85,13 +84,14 @@ class FreeBodies:
     log_det_G: float
 
 
-def set_free(tree: TreeModel, state: State, held: np.ndarray) -> FreeBodies:
+def set_free(tree: TreeModel, links: Links, held: np.ndarray) -> FreeBodies:
     """Set the bodies of a tree free and take the Lie derivatives of their joints; O(n).
 
     Parameters
     ----------
     tree : TreeModel
-    state : State
+    links : Links
+        Its configuration.
     held : (n_dof,) bool
         Soft coordinates of the tree to count as hard.
 
@@ -101,7 +101,6 @@ def set_free(tree: TreeModel, state: State, held: np.ndarray) -> FreeBodies:
         Naming it, for a body without inertia about some axis, or a joint whose soft motions are dependent.
     """
     link, top, up = _fold(tree)
-    links = tree.links(state)
     n = len(link)
     inertia = links.inertia[link]
     share_inertias(link, top, up, tree.parent, tree.joint, links.axis, inertia)

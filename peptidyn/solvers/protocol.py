@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from importlib import import_module
+from inspect import signature
 from typing import Any, NoReturn
 
 import numpy as np
@@ -130,9 +131,9 @@ def raise_singular(tree: TreeModel, link: int) -> NoReturn:
     """Raise SolverError naming the body of `link`, whose inertia cannot be inverted."""
     while tree.link_mass[link] == 0 and link + 1 < tree.n_links:
         link += 1  # a massless link has no atoms to name; the body behind the joint has
-    unit = tree.unit(link)
+    name = tree.unit(link).name if tree.n_atoms else f"body of link {link}"
     raise SolverError(
-        f"the mass matrix is singular at the {unit.name}: its masses lie on one line or one point, so it has no "
+        f"the mass matrix is singular at the {name}: its masses lie on one line or one point, so it has no "
         "inertia about some axis; give it off-axis atoms (hydrogens), freeze it with rigid=, or remove it"
     )
 
@@ -159,14 +160,21 @@ def register_solver(solver: Solver) -> None:
 
 def list_solvers() -> list[str]:
     """Return the names of all solvers."""
-    return [*_MODULES, *(name for name in _LOADED if name not in _MODULES)]
+    return [*_MODULES, *(name for name in _LOADED if name.partition(":")[0] not in _MODULES)]
 
 
 def get_solver(name: str) -> Solver:
-    """Return the solver called `name`; see `list_solvers`."""
+    """Return the solver called `name`; see `list_solvers`.
+
+    An option may follow a colon: ``spatial-operator:fd1`` is that solver with the forward-dynamics algorithm FD1.
+    """
     if name not in _LOADED:
-        if name not in _MODULES:
+        plain, _, option = name.partition(":")
+        if plain not in _MODULES:
             raise ArgumentError(f"unknown solver {name!r}; the solvers are: {', '.join(list_solvers())}")
-        module, attribute = _MODULES[name]
-        _LOADED[name] = getattr(import_module(module), attribute)()
+        module, attribute = _MODULES[plain]
+        make = getattr(import_module(module), attribute)
+        if option and "algorithm" not in signature(make).parameters:
+            raise ArgumentError(f"the solver {plain!r} takes no option, but {option!r} was given")
+        _LOADED[name] = make(algorithm=option) if option else make()
     return _LOADED[name]
