@@ -97,7 +97,7 @@ def test_rounds_are_interleaved():
     assert {t.calls for t in timings.values()} == {4}
 
 
-def test_minimum_and_median(monkeypatch):
+def test_minimum_and_median():
     readings = iter([0.0, 5.0, 10.0, 13.0, 20.0, 21.0])
     timing = interleave({"task": lambda: None}, 3, cpu_clock=lambda: next(readings))["task"]
     assert timing.cpu == 1.0

@@ -80,7 +80,7 @@ def weighted_jacobian(tree: TreeModel, state: State) -> np.ndarray:
     moments, axes = np.linalg.eigh(links.inertia)
     root = np.sqrt(np.maximum(moments, 0.0))[:, :, None] * axes.transpose(0, 2, 1)
     linear = np.sqrt(links.mass)[:, None, None] * J_v
-    return np.concatenate([linear, np.einsum("lij,ljk->lik", root, J_w)]).reshape(-1, tree.n_dof)
+    return np.concatenate([linear, np.einsum("lij,ljk->lik", root, J_w)]).reshape(6 * tree.n_links, tree.n_dof)
 
 
 def mass_matrix(tree: TreeModel, state: State) -> np.ndarray:

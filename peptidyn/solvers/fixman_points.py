@@ -299,8 +299,8 @@ class _Motion(NamedTuple):
 
 
 @njit(cache=True)
-def _subtract_momenta(motion, rates, v, twist, wrench, out):
-    """Subtract M s' = J^T m J s' from `out` (n_dof,); `v` (n_atoms, 3), `twist`, `wrench` (2, n_links, 3): scratch."""
+def _momenta(motion, rates, v, twist, wrench, out):
+    """Write M s' = J^T m J s' (n_dof,); `v` (n_atoms, 3), `twist` and `wrench` (2, n_links, 3) are scratch."""
     parent, joint, dof, link = motion.parent, motion.joint, motion.dof, motion.atom_link
     link_twists(parent, joint, dof, motion.axis, motion.p, rates, twist[0], twist[1])
     atom_velocities(link, motion.x, motion.p, twist[0], twist[1], v)
@@ -308,10 +308,7 @@ def _subtract_momenta(motion, rates, v, twist, wrench, out):
         for i in range(3):
             v[a, i] *= motion.masses[a]
     gather_wrenches(link, motion.x, motion.p, v, wrench[0], wrench[1])
-    product = np.empty(len(out))
-    project_wrenches(parent, joint, dof, motion.axis, motion.p, wrench[0], wrench[1], product)
-    for d in range(len(out)):
-        out[d] -= product[d]
+    project_wrenches(parent, joint, dof, motion.axis, motion.p, wrench[0], wrench[1], out)
 
 
 @njit(cache=True)
@@ -321,14 +318,16 @@ def _solve(blocks, fronts, motion, mobility, soft, hard, factors, gains, refinem
     v, w = np.empty((n_atoms, 3)), np.empty((n_atoms, 3))
     e = np.empty(blocks.n_hard.sum())
     twist, wrench = np.empty((2, n_links, 3)), np.empty((2, n_links, 3))
-    b, x = np.empty(n_dof), np.empty(n_dof)
+    b, x, product = np.empty(n_dof), np.empty(n_dof), np.empty(n_dof)
     for c in range(rhs.shape[1]):
         for d in range(n_dof):
             b[d] = rhs[d, c]
             out[d, c] = 0.0
         for step in range(refinements + 1):
             if step > 0:
-                _subtract_momenta(motion, x, v, twist, wrench, b)
+                _momenta(motion, x, v, twist, wrench, product)
+                for d in range(n_dof):
+                    b[d] -= product[d]
             _apply_inverse(blocks, fronts, mobility, soft, hard, factors, gains, b, v, w, e, x)
             for d in range(n_dof):
                 out[d, c] += x[d]

@@ -311,8 +311,9 @@ def _choose_triple(x: np.ndarray, weight: np.ndarray, given: Sequence[int], cand
 
 @njit(cache=True)
 def _longest_lever(x, weight, chosen, pool):
-    """Return the atom of `pool` with the greatest weight times squared distance from the centre of the pool, from the
-    chosen atom, or from the line through both; -1 if all are on it.
+    """Return the atom of `pool` with the longest lever, weight times squared distance; -1 if all levers are zero.
+
+    The distance is that from the centre of the pool, from the chosen atom, or from the line through both chosen atoms.
     """
     best, found = 0.0, -1
     centre = np.zeros(3)

@@ -58,7 +58,7 @@ class Parts(NamedTuple):
 
 
 @njit(cache=True)
-def next_body(parent, mass, l):
+def _next_body(parent, mass, l):
     """Return the nearest link above link `l` that has mass or is a root."""
     above = parent[l]
     while mass[above] == 0.0 and parent[above] >= 0:
@@ -116,7 +116,7 @@ def _fill_parts(parent, mass, carried, first, taken, parts):
         if parent[l] < 0:
             parts.up[i] = FLOATING
             continue
-        above = next_body(parent, mass, l)
+        above = _next_body(parent, mass, l)
         k = parent[l]
         parts.soft[i] = 1
         while k != above:

@@ -42,7 +42,7 @@ from peptidyn.model.tree import TreeModel
 from peptidyn.solvers.constraint_joints import OWN, UP, eliminate_joints
 from peptidyn.solvers.protocol import Factor, Solver
 from peptidyn.solvers.spatial_algebra import add_cross
-from peptidyn.solvers.split_links import FLOATING, GROUND, next_body, split_links
+from peptidyn.solvers.split_links import FLOATING, GROUND, split_links
 
 ROUNDS = 2
 """How often both paths are run; see `VirtualWorkFactor._accelerate`."""
@@ -133,7 +133,7 @@ def _add_centripetal(w, r, sign, turn, out):
 
 
 @njit(cache=True)
-def _velocity_accelerations(parent, joint, dof, mass, axis, origin, com, parts, w, v, h):
+def _velocity_accelerations(parent, joint, dof, axis, origin, com, parts, w, v, h):
     """Write the relative acceleration at o that velocities alone cause into `h` (n, 6, 1).
 
     The part of r_C'' that neither body's theta'' nor q'' makes. Axes turn with the links that hold them: a revolute one
@@ -151,12 +151,10 @@ def _velocity_accelerations(parent, joint, dof, mass, axis, origin, com, parts, 
         for e in range(3):
             r[e] = o[e] - com[l, e]
         _add_centripetal(w[l], r, -1.0, turn, linear)
-        body = next_body(parent, mass, l)
         for _ in range(parts.soft[i]):
             up = parent[l]
-            start = com[up] if up == body else origin[up]
             for e in range(3):
-                r[e] = origin[l, e] - start[e]
+                r[e] = origin[l, e] - com[up, e]  # a massless link has its centre at its origin
             _add_centripetal(w[up], r, 1.0, turn, linear)
             g[:] = 0.0
             add_cross(w[up], axis[l], v[dof[l]], g)
@@ -456,9 +454,7 @@ class VirtualWorkFactor(Factor):
         t = self._applied(column)
         h = np.empty_like(t)
         _gyroscopic_forces(links.inertia, parts, w, t)
-        _velocity_accelerations(
-            tree.parent, tree.joint, tree.dof, links.mass, links.axis, links.p, links.com, parts, w, v, h
-        )
+        _velocity_accelerations(tree.parent, tree.joint, tree.dof, links.axis, links.p, links.com, parts, w, v, h)
         if self._lent is not None:
             _return_lent_forces(parts, self._lent, h, t)
         q, n, x = self._accelerate(t, h)
@@ -502,8 +498,8 @@ class VirtualWorkFactor(Factor):
 class VirtualWorkSolver(Solver):
     """Constraint forces of all joints by the principle of virtual work, from tips to roots and back (48)-(53).
 
-    Every body needs an invertible inertia of its own, which the mass shared across joints gives to bodies of two atoms
-    and more. Welded and free bases, sliding joints, and joints of several coordinates are covered.
+    Welded and free bases, sliding joints and joints of several coordinates are covered. Every body needs an invertible
+    inertia of its own; a body whose masses lie on one line is lent some by its neighbours, which leaves M as it is.
     """
 
     name = "virtual-work"

@@ -1,0 +1,80 @@
+"""What the first run costs: imports, and compilation of the kernels, with an empty and with a filled cache.
+
+    python benchmarks/cold_start.py
+
+Three child processes share one fresh cache folder: the first imports, the second compiles everything, the third finds
+it compiled.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from peptidyn.analysis.benchmarks import format_machine, load, machine
+
+_IMPORT = """
+import json, time
+wall, cpu = time.perf_counter(), time.process_time()
+import peptidyn
+print(json.dumps({"import peptidyn": [time.perf_counter() - wall, time.process_time() - cpu]}))
+"""
+
+_FIRST_CALLS = """
+import json, time
+seconds, last = {}, (time.perf_counter(), time.process_time())
+def took(what):
+    global last
+    now = time.perf_counter(), time.process_time()
+    seconds[what], last = [now[0] - last[0], now[1] - last[1]], now
+import numba, numpy as np, scipy.linalg, openmm.app
+took("import numpy, scipy, numba, openmm")
+import peptidyn
+structure = peptidyn.build_peptide("AAAAAAAAAA")
+took("build a peptide")
+tree = peptidyn.build_tree(structure)
+state = tree.state(structure.positions)
+took("build its tree, fit a state")
+b = np.ones(tree.n_dof)
+for name in peptidyn.list_solvers():
+    solver = peptidyn.get_solver(name)
+    solver.solve(tree, state, b), solver.log_det(tree, state), solver.accelerations(tree, state, b, b)
+    took(f"solver {name}")
+from peptidyn.ensemble.fixman_potential import FixmanPotential
+FixmanPotential(tree, 300.0).energy_and_torque(state)
+took("Fixman energy and torque")
+print(json.dumps(seconds))
+"""
+
+
+def run(code: str, cache: str) -> dict[str, list[float]]:
+    """Return the wall and CPU seconds that a child process with this cache folder prints."""
+    root = str(Path(__file__).resolve().parents[1])
+    paths = os.pathsep.join(filter(None, (root, os.environ.get("PYTHONPATH"))))
+    environment = {**os.environ, "NUMBA_CACHE_DIR": cache, "PYTHONPATH": paths}
+    child = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
+    return json.loads(child.stdout)
+
+
+def main() -> None:
+    before = load()
+    with tempfile.TemporaryDirectory() as cache:
+        alone = run(_IMPORT, cache)
+        cold, warm = run(_FIRST_CALLS, cache), run(_FIRST_CALLS, cache)
+    print(f"{'':36}{'empty cache':>20}{'filled cache':>20}")
+    print(f"{'first call, s':36}" + f"{'wall':>10}{'CPU':>10}" * 2)
+    sums = {"sum": [sum(column) for column in zip(*cold.values(), strict=True)]}
+    warm_sums = {"sum": [sum(column) for column in zip(*warm.values(), strict=True)]}
+    for what, times in (alone | cold | sums).items():
+        again = (alone | warm | warm_sums)[what]
+        print(f"{what:36}" + "".join(f"{t:10.2f}" for t in (*times, *again)))
+    print()
+    print("\n".join(format_machine({"machine": machine(), "load": [before, load()]})))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,346 @@
+"""Torsion-space integrators for OpenMM: NVE, Langevin and GHMC.
+
+They are openmm.CustomIntegrators whose step() moves a `Mover` and asks the Context for forces. In a script they stand
+where OpenMM's own integrators stand:
+
+    integrator = ptd.TorsionLangevinIntegrator(tree, 300*kelvin, 1/picosecond, 8*femtoseconds)
+    simulation = app.Simulation(topology, system, integrator)
+
+The System must have no constraints: the tree holds bonds and angles. After every step() the Context has the right
+positions, velocities, time and step count.
+"""
+
+from __future__ import annotations
+
+import gc
+import math
+import weakref
+from typing import Any
+
+import numpy as np
+import openmm
+from openmm import unit
+
+from peptidyn.engine.system_check import check_system
+from peptidyn.ensemble.fixman_potential import check_temperature
+from peptidyn.errors import ArgumentError, ModelError, PeptidynError
+from peptidyn.integrators.mover import Mover
+from peptidyn.integrators.stepper import MetropolisStepper, Stepper
+from peptidyn.model.residues import WATERS, is_hydrogen
+from peptidyn.model.tree import TreeModel
+from peptidyn.units import BOLTZMANN, plain
+
+
+class StepError(PeptidynError, RuntimeError):
+    """A time step that could not be made: too large, or the forces are not finite."""
+
+
+def repartition_hydrogen_mass(tree: TreeModel, hydrogen_mass: Any) -> np.ndarray:
+    """Return atom masses (n_atoms,), Da, with every hydrogen at `hydrogen_mass`, taken from the atom it is bonded to.
+
+    Waters keep their masses, as in OpenMM.
+    """
+    target = float(plain(hydrogen_mass))
+    masses = tree.masses.copy()
+    hydrogen = is_hydrogen(tree.atoms)
+    for i in np.flatnonzero(hydrogen).tolist():
+        bonded = tree.atoms.neighbours[i]
+        if len(bonded) != 1 or hydrogen[bonded[0]]:
+            continue
+        heavy = bonded[0]
+        if (
+            tree.atoms.element[heavy] == "O"
+            and len(tree.atoms.neighbours[heavy]) == 2
+            and _is_water(tree, heavy, hydrogen)
+        ):
+            continue
+        change = target - masses[i]
+        masses[i] += change
+        masses[heavy] -= change
+    bad = np.flatnonzero(masses <= 0)
+    if bad.size:
+        raise ArgumentError(
+            f"hydrogen_mass is {target:g} Da, which leaves {tree.atoms.label(int(bad[0]))} without mass; give less"
+        )
+    return masses
+
+
+class _TorsionIntegrator(openmm.CustomIntegrator):
+    """What the torsion integrators share: the Context, the forces, the Fixman torque."""
+
+    def __init__(
+        self, tree: TreeModel, timestep: Any, fixman: bool, temperature: float, seed: int | None, hydrogen_mass: Any
+    ):
+        h = float(plain(timestep))
+        if not h > 0:
+            raise ArgumentError(f"the time step is {h:g} ps, expected a positive time")
+        super().__init__(h)
+        self._system_masses = tree.masses
+        self.tree = tree if hydrogen_mass is None else tree.with_masses(repartition_hydrogen_mass(tree, hydrogen_mass))
+        self.fixman = fixman
+        self._kT = BOLTZMANN * temperature
+        self.rng = np.random.default_rng(seed)
+        self.mover = Mover(self.tree)
+        self._x = np.empty((self.tree.n_atoms, 3))
+        self._context: Any = None
+        self._known: tuple[np.ndarray, np.ndarray] | None = None
+        self.notes: list[str] = []
+        self._stepper = self._make_stepper()
+
+    def _make_stepper(self) -> Stepper:
+        raise TypeError("use TorsionVerletIntegrator, TorsionLangevinIntegrator or TorsionGHMCIntegrator")
+
+    # ------------------------------------------------------------------ the OpenMM side
+
+    def _find_context(self) -> Any:
+        """Return the Context that holds this integrator; OpenMM keeps that link on the Context only."""
+        context = self._context() if self._context is not None else None
+        if context is not None:
+            return context
+        for holder in gc.get_referrers(self):
+            owners = gc.get_referrers(holder) if isinstance(holder, dict) else [holder]
+            for owner in owners:
+                if isinstance(owner, openmm.Context) and getattr(owner, "_integrator", None) is self:
+                    self.notes = check_system(self.tree, owner.getSystem(), self._system_masses)
+                    self._context = weakref.ref(owner)
+                    self._known = None
+                    return owner
+        raise ModelError("this integrator is not bound to a Context; create a Context or Simulation with it first")
+
+    def _read(self, context: Any) -> None:
+        """Take positions and velocities from the Context if they are not those left there by the last step."""
+        state = context.getState(positions=True, velocities=True)
+        x = np.array(state.getPositions(asNumpy=True)._value)
+        v = np.array(state.getVelocities(asNumpy=True)._value)
+        if self._known is not None and np.array_equal(x, self._known[0]) and np.array_equal(v, self._known[1]):
+            return
+        if self._known is None or not np.array_equal(x, self._known[0]):
+            self.mover.set_state(self.tree.state(x))
+        new = self.mover.state
+        self.mover.momentum = self.tree.generalized_forces(new, self.tree.masses[:, None] * v)
+        self._stepper.forget()
+
+    def _write(self, context: Any, steps: int) -> None:
+        """Leave positions, velocities, time and step count in the Context."""
+        context.setPositions(self.mover.positions(self._x))
+        context.setVelocities(self.mover.atom_velocities())
+        context.setTime(context.getTime()._value + steps * self.getStepSize()._value)
+        context.setStepCount(context.getStepCount() + steps)
+        state = context.getState(positions=True, velocities=True)
+        self._known = (
+            np.array(state.getPositions(asNumpy=True)._value), np.array(state.getVelocities(asNumpy=True)._value)
+        )  # fmt: skip
+
+    def _forces(self, mover: Mover, want_energy: bool) -> tuple[float, np.ndarray]:
+        """Potential energy (with U_F) and generalised forces at the mover's configuration."""
+        context = self._context()
+        x = mover.positions(self._x)
+        context.setPositions(x)
+        state = context.getState(forces=True, energy=want_energy, groups=self.getIntegrationForceGroups())
+        torque = mover.project(x, np.ascontiguousarray(state.getForces(asNumpy=True)._value, dtype=np.float64))
+        energy = state.getPotentialEnergy()._value if want_energy else math.nan
+        if self.fixman:
+            torque += self._kT * mover.fixman_torque()
+            if want_energy:
+                energy += self._kT * mover.fixman_energy()
+        return energy, torque
+
+    def step(self, steps: int) -> None:
+        """Advance the simulation by `steps` time steps."""
+        context = self._find_context()
+        self._stepper.timestep = self.getStepSize()._value
+        self._read(context)
+        done = 0
+        try:
+            for done in range(1, steps + 1):
+                if not self._stepper.step() or not np.isfinite(self.mover.momentum).all():
+                    done -= 1
+                    raise self._step_error(context, done)
+        finally:
+            if done:
+                self._write(context, done)
+
+    def _step_error(self, context: Any, done: int) -> StepError:
+        rate = (
+            np.abs(self.mover.velocities()[self.tree.coordinate_dof])
+            if np.isfinite(self.mover.momentum).all()
+            else None
+        )
+        h = self.getStepSize()._value
+        step, time = context.getStepCount() + done, context.getTime()._value + done * h
+        if rate is None or not len(rate):
+            what = "the forces are not finite numbers: atoms may overlap; minimise first"
+        else:
+            fastest = self.tree.coordinates[int(rate.argmax())]
+            turn = np.rad2deg(rate.max() * h)
+            what = (
+                f"the step is too large: {fastest} would turn {turn:.0f} degrees in one step of {1000 * h:g} fs; try "
+                f"{1000 * h * min(0.5, 20.0 / turn):.1f} fs, or leave that rotor out of soft="
+            )
+        return StepError(f"step {step} at {time:.4f} ps could not be made; {what}")
+
+    def computeSystemTemperature(self) -> Any:
+        """Return the kinetic temperature over the torsional degrees of freedom and the base's."""
+        self._read(self._find_context())
+        return 2.0 * self.mover.kinetic_energy() / (self.tree.n_dof * BOLTZMANN) * unit.kelvin
+
+    def set_velocities_to_temperature(self, temperature: Any) -> None:
+        """Draw new momenta at a temperature (K) and put the velocities into the Context."""
+        context = self._find_context()
+        self._read(context)
+        self.mover.thermalise(0.0, BOLTZMANN * check_temperature(temperature), self.rng)
+        self._write(context, 0)
+
+    def potential_energy(self) -> float:
+        """Return the potential energy that the dynamics uses, U_F included when it is on, kJ/mol."""
+        self._read(self._find_context())
+        return self._stepper.potential_energy()
+
+    def total_energy(self) -> float:
+        """Return kinetic plus potential energy (with U_F when it is on), kJ/mol: what NVE conserves."""
+        return self.potential_energy() + self.mover.kinetic_energy()
+
+
+class TorsionVerletIntegrator(_TorsionIntegrator):
+    """Constant energy: BAB with the RATTLE drift in minimal coordinates. Symplectic and reversible.
+
+    Parameters
+    ----------
+    tree : TreeModel
+    timestep : float or Quantity
+        ps.
+    fixman : bool
+        Add U_F at `temperature` to the potential energy.
+    temperature : float or Quantity
+        K; needed with fixman only.
+    hydrogen_mass : float or Quantity, optional
+        Repartition masses so that hydrogens (not those of water) have this mass, Da.
+    """
+
+    def __init__(
+        self,
+        tree: TreeModel,
+        timestep: Any,
+        *,
+        fixman: bool = False,
+        temperature: Any = 300.0,
+        hydrogen_mass: Any = None,
+    ):
+        super().__init__(tree, timestep, fixman, check_temperature(temperature), None, hydrogen_mass)
+
+    def _make_stepper(self) -> Stepper:
+        return Stepper(self.mover, self._forces, self.getStepSize()._value, "BAB")
+
+
+class _ThermalIntegrator(_TorsionIntegrator):
+    """Temperature and friction, settable while running."""
+
+    def __init__(
+        self, tree: TreeModel, temperature: Any, friction: Any, timestep: Any, fixman: bool, seed: int | None,
+        hydrogen_mass: Any,
+    ):  # fmt: skip
+        self._temperature = check_temperature(temperature)
+        self._friction = _check_friction(friction)
+        super().__init__(tree, timestep, fixman, self._temperature, seed, hydrogen_mass)
+
+    def getTemperature(self) -> Any:
+        """Return the temperature of the heat bath."""
+        return self._temperature * unit.kelvin
+
+    def setTemperature(self, temperature: Any) -> None:
+        """Set the temperature of the heat bath, K; U_F follows it."""
+        self._temperature = check_temperature(temperature)
+        self._kT = BOLTZMANN * self._temperature
+        self._stepper.kT = self._kT
+        self._stepper.forget()
+
+    def getFriction(self) -> Any:
+        """Return the friction coefficient."""
+        return self._friction / unit.picosecond
+
+    def setFriction(self, friction: Any) -> None:
+        """Set the friction coefficient, 1/ps."""
+        self._friction = _check_friction(friction)
+        self._stepper.friction = self._friction
+
+
+class TorsionLangevinIntegrator(_ThermalIntegrator):
+    """Langevin dynamics in torsion space: BAOAB, with the Fixman torque unless switched off.
+
+    Parameters
+    ----------
+    tree : TreeModel
+    temperature : float or Quantity
+        K.
+    friction : float or Quantity
+        1/ps.
+    timestep : float or Quantity
+        ps.
+    fixman : bool
+        Add U_F, so that configurations are sampled with exp(-V/kT) and not with sqrt(det M) exp(-V/kT).
+    seed : int, optional
+    hydrogen_mass : float or Quantity, optional
+        Repartition masses so that hydrogens (not those of water) have this mass, Da. With U_F it does not change
+        what is sampled.
+    """
+
+    def __init__(
+        self,
+        tree: TreeModel,
+        temperature: Any,
+        friction: Any,
+        timestep: Any,
+        *,
+        fixman: bool = True,
+        seed: int | None = None,
+        hydrogen_mass: Any = None,
+    ):
+        super().__init__(tree, temperature, friction, timestep, fixman, seed, hydrogen_mass)
+
+    def _make_stepper(self) -> Stepper:
+        h = self.getStepSize()._value
+        return Stepper(self.mover, self._forces, h, "BAOAB", self._kT, self._friction, self.rng)
+
+
+class TorsionGHMCIntegrator(_ThermalIntegrator):
+    """Generalised hybrid Monte Carlo in torsion space: exact sampling at any step size.
+
+    Parameters are those of `TorsionLangevinIntegrator`, and
+
+    check_reverse : bool
+        Verify that every drift leads back to its start, and reject it if not.
+    """
+
+    def __init__(
+        self,
+        tree: TreeModel,
+        temperature: Any,
+        friction: Any,
+        timestep: Any,
+        *,
+        fixman: bool = True,
+        seed: int | None = None,
+        hydrogen_mass: Any = None,
+        check_reverse: bool = True,
+    ):
+        self._check_reverse = check_reverse
+        super().__init__(tree, temperature, friction, timestep, fixman, seed, hydrogen_mass)
+
+    def _make_stepper(self) -> MetropolisStepper:
+        h = self.getStepSize()._value
+        return MetropolisStepper(
+            self.mover, self._forces, h, self._kT, self._friction, self.rng, check_reverse=self._check_reverse
+        )
+
+    @property
+    def acceptance(self) -> float:
+        """Accepted part of all proposals so far; nan before the first."""
+        assert isinstance(self._stepper, MetropolisStepper)
+        return self._stepper.acceptance
+
+
+def _check_friction(friction: Any) -> float:
+    value = float(plain(friction))
+    if not (math.isfinite(value) and value >= 0):
+        raise ArgumentError(f"the friction is {value:g} 1/ps, expected a number that is not negative")
+    return value

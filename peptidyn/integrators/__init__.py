@@ -1,0 +1,1 @@
+"""Steppers on soft coordinates and momenta: drift, kick, thermostat, and their compositions. No OpenMM here."""

@@ -1,0 +1,170 @@
+"""Steps composed of moves: symmetric splittings, and Metropolised ones (GHMC).
+
+A `Stepper` needs a `Mover` and a function that returns the potential energy and the generalised forces at the mover's
+present configuration. Forces are evaluated once per configuration and reused by the kick of the next step.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+
+from peptidyn.errors import ArgumentError
+from peptidyn.integrators.mover import Mover
+from peptidyn.integrators.splitting import parse_splitting
+
+Forces = Callable[[Mover, bool], tuple[float, np.ndarray]]
+"""(mover, want_energy) -> (energy in kJ/mol or nan, generalised forces (n_dof,))"""
+
+REVERSE_TOLERANCE = 1e-8
+"""A drift that does not lead back to its start within this (nm or rad) is no reversible map, and is rejected."""
+
+
+class Stepper:
+    """A symmetric splitting of the dynamics.
+
+    Parameters
+    ----------
+    mover : Mover
+    forces : callable
+        See `Forces`.
+    timestep : float
+        ps.
+    splitting : str
+        ``BAB`` or any other symmetric word; ``BAOAB`` with a thermostat.
+    kT : float
+        kJ/mol, for O.
+    friction : float
+        1/ps, for O.
+    rng : numpy Generator, for O
+    """
+
+    def __init__(
+        self,
+        mover: Mover,
+        forces: Forces,
+        timestep: float,
+        splitting: str = "BAB",
+        kT: float = 0.0,
+        friction: float = 0.0,
+        rng: np.random.Generator | None = None,
+    ):
+        self.moves = parse_splitting(splitting)
+        if any(letter == "O" for letter, _ in self.moves) and (rng is None or not kT > 0):
+            raise ArgumentError(f"the splitting {splitting!r} needs kT > 0 and a random generator for its thermostat")
+        self.mover = mover
+        self.forces = forces
+        self.timestep = timestep
+        self.kT = kT
+        self.friction = friction
+        self.rng = rng
+        self.forget()
+
+    def forget(self) -> None:
+        """Drop the stored forces: the mover was moved from outside."""
+        self._torque: np.ndarray | None = None
+        self._energy = math.nan
+
+    def _evaluate(self, want_energy: bool = False) -> np.ndarray:
+        if self._torque is None or (want_energy and math.isnan(self._energy)):
+            self._energy, self._torque = self.forces(self.mover, want_energy)
+        return self._torque
+
+    def potential_energy(self) -> float:
+        """Return the energy of the present configuration, kJ/mol."""
+        self._evaluate(want_energy=True)
+        return self._energy
+
+    def step(self) -> bool:
+        """Make one time step. Return False, with everything as before, if a drift did not converge."""
+        saved = self.mover.save()
+        for letter, fraction in self.moves:
+            h = fraction * self.timestep
+            if letter == "B":
+                self.mover.kick(self._evaluate(), h)
+            elif letter == "O":
+                self._thermalise(h)
+            else:
+                if not self.mover.drift(h):
+                    self.mover.restore(saved)
+                    self.forget()
+                    return False
+                self.forget()
+        return True
+
+    def _thermalise(self, h: float) -> None:
+        assert self.rng is not None
+        self.mover.thermalise(math.exp(-self.friction * h), self.kT, self.rng)
+
+
+class MetropolisStepper(Stepper):
+    """GHMC: O/2 [BAB, accepted with min(1, exp(-dH/kT)), momenta flipped on rejection] O/2. Samples exactly.
+
+    A drift that does not converge, or does not lead back to where it came from, is rejected.
+    """
+
+    def __init__(
+        self,
+        mover: Mover,
+        forces: Forces,
+        timestep: float,
+        kT: float,
+        friction: float,
+        rng: np.random.Generator,
+        steps: int = 1,
+        check_reverse: bool = True,
+    ):
+        super().__init__(mover, forces, timestep, "BAB", kT, friction, rng)
+        self.steps = steps
+        self.check_reverse = check_reverse
+        self.proposed = 0
+        self.accepted = 0
+
+    @property
+    def acceptance(self) -> float:
+        """Accepted part of all proposals; nan before the first."""
+        return self.accepted / self.proposed if self.proposed else math.nan
+
+    def step(self) -> bool:
+        """Make one GHMC step of `steps` time steps. Always succeeds: what fails is rejected."""
+        assert self.rng is not None
+        duration = self.timestep * self.steps
+        self._thermalise(0.5 * duration)
+        saved = self.mover.save()
+        torque, energy = self._evaluate(want_energy=True), self._energy
+        before = energy + self.mover.kinetic_energy()
+        self.proposed += 1
+        change = self._propose(before)
+        if change <= 0.0 or self.rng.random() < math.exp(-change / self.kT):
+            self.accepted += 1
+        else:
+            self.mover.restore(saved)
+            self.mover.momentum *= -1.0
+            self._torque, self._energy = torque, energy
+        self._thermalise(0.5 * duration)
+        return True
+
+    def _propose(self, before: float) -> float:
+        """Run the trajectory; return the change of the total energy, or infinity if it failed."""
+        for _ in range(self.steps):
+            self.mover.kick(self._evaluate(), 0.5 * self.timestep)
+            start = self.mover.save()
+            if not self.mover.drift(self.timestep) or (self.check_reverse and not self._leads_back(start)):
+                return math.inf
+            self.forget()
+            self.mover.kick(self._evaluate(want_energy=True), 0.5 * self.timestep)
+        change = self._energy + self.mover.kinetic_energy() - before
+        return change if math.isfinite(change) else math.inf
+
+    def _leads_back(self, start: tuple[np.ndarray, ...]) -> bool:
+        """True if the reversed drift returns to `start`; the mover stays where it is."""
+        end = self.mover.save()
+        self.mover.momentum *= -1.0
+        back = self.mover.drift(self.timestep)
+        distance = max(
+            float(np.abs(a - b).max(initial=0.0)) for a, b in zip(self.mover.save()[:2], start[:2], strict=True)
+        )
+        self.mover.restore(end)
+        return back and distance < REVERSE_TOLERANCE
