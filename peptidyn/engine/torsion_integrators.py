@@ -48,11 +48,7 @@ def repartition_hydrogen_mass(tree: TreeModel, hydrogen_mass: Any) -> np.ndarray
         if len(bonded) != 1 or hydrogen[bonded[0]]:
             continue
         heavy = bonded[0]
-        if (
-            tree.atoms.element[heavy] == "O"
-            and len(tree.atoms.neighbours[heavy]) == 2
-            and _is_water(tree, heavy, hydrogen)
-        ):
+        if tree.atoms.residue_name[tree.atoms.residue[i]] in WATERS:
             continue
         change = target - masses[i]
         masses[i] += change

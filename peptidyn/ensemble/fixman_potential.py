@@ -26,7 +26,6 @@ from peptidyn.solvers.articulated import ArticulatedSolver
 from peptidyn.solvers.protocol import raise_singular
 from peptidyn.units import BOLTZMANN, plain, plain_array
 
-
 STRAIGHT = 1e-7
 """Opened bond angles whose sine is smaller than this have no defined metric."""
 

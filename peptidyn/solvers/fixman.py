@@ -26,7 +26,7 @@ ln det H22 is the sum of ln det H22[b, b] at the moments of elimination. The cur
     Lambda_p <- (1 - K_b N_b) Lambda_p (1 - K_b N_b)^T + K_b (n_b Lambda_b n_b^T) K_b^T,
 
 the same matrix as a sum of squares: the bare difference loses half the digits where a long stiff branch hangs on a
-light body.
+light body. For the same reason `solve` follows (6) by one step of iterative refinement.
 """
 
 from __future__ import annotations
