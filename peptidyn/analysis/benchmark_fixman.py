@@ -80,7 +80,7 @@ def measure_fixman(
         raise ArgumentError(f"the number of frames is {frames}, expected at least 10")
     before = load()
     # first, because the peak of resident memory never falls: dense algebra would hide what the trajectory needs
-    trajectory = _measure_trajectory(frames)
+    trajectory = _measure_trajectory(frames, rounds)
     return {
         "benchmark": "fixman",
         "molecule": "capped polyalanine, soft phi and psi, free base",
@@ -159,7 +159,7 @@ def _difference(potential: FixmanPotential, tree: TreeModel, state: State) -> fl
 # ---------------------------------------------------------------------------- trajectory
 
 
-def _measure_trajectory(frames: int) -> dict[str, Any]:
+def _measure_trajectory(frames: int, rounds: int) -> dict[str, Any]:
     """Time one pass over trajectories of `frames` and a tenth as many frames, and measure the memory they need."""
     tree, state = polyalanine(PEPTIDE_TORSIONS)
     lengths = (frames // 10, frames)
@@ -179,7 +179,7 @@ def _measure_trajectory(frames: int) -> dict[str, Any]:
         "O(n)": lambda: potential.log_metric(q),
     }
     first_calls(tasks)
-    timings = _with_threads(1, lambda: interleave(tasks, 5))
+    timings = _with_threads(1, lambda: interleave(tasks, rounds))
     return {
         "residues": PEPTIDE_TORSIONS // 2,
         "atoms": tree.n_atoms,

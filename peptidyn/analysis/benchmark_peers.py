@@ -32,8 +32,8 @@ from peptidyn.progress import Progress
 from peptidyn.solvers.articulated import ArticulatedSolver
 
 SIZES = (100, 300)
-LARGEST = 400
-"""Pinocchio's Data holds 32 n^3 bytes: 0.9 GB for 300 torsions, 2 GB for 400."""
+LARGEST = 300
+"""Pinocchio's Data holds 32 n^3 bytes, and needs twice that while it is made: 1.9 GB for 300 torsions."""
 
 KERNELS, PUBLIC = "peptidyn kernels", "peptidyn accelerations"
 

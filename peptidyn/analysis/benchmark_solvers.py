@@ -2,8 +2,8 @@
 
 The picture corresponds to Fig. 3 of Lee, Wang & Chirikjian (2007) and Fig. 2 of Lee & Chirikjian (2005): time of M^-1 b
 against the number of links, direct inversion dashed and O(n) methods solid. Two rows stand for direct inversion:
-`dense`, the oracle of the registry, which also has to form M from the atoms, and LAPACK's Cholesky factor and solve of
-an M that is given, the least that any dense method has to do.
+`dense`, the oracle of the registry, which decomposes the Jacobian of all atoms and is made for accuracy, and LAPACK's
+Cholesky factor and solve of an M that is given, the least that any dense method has to do.
 """
 
 from __future__ import annotations
@@ -33,7 +33,6 @@ from peptidyn.model.tree import TreeModel
 from peptidyn.progress import Progress
 from peptidyn.solvers.protocol import Solver, get_solver, list_solvers
 from peptidyn.solvers.spatial_dynamics import ALGORITHMS
-from peptidyn.solvers.spatial_operator import SpatialOperatorSolver
 
 SIZES = (30, 100, 300, 1000, 3000)
 DENSE = "dense"
@@ -115,14 +114,15 @@ def _tasks(tree: TreeModel, state: State, with_dense: bool) -> dict[_TaskKey, Ta
             tasks[SOLVE, name, n] = _solve_task(get_solver(name), tree, state, b)
     M = given_mass_matrix(tree, state)
     tasks[SOLVE, CHOLESKY, n] = lambda: cho_solve(cho_factor(M, lower=True), b)
-    for name in list_solvers():
-        if name == SpatialOperatorSolver.name:
-            for algorithm in ALGORITHMS:
-                solver = SpatialOperatorSolver(algorithm)
-                tasks[DYNAMICS, solver.name, n] = _dynamics_task(solver, tree, state, v, tau)
-        elif name != DENSE:
-            tasks[DYNAMICS, name, n] = _dynamics_task(get_solver(name), tree, state, v, tau)
+    for name in _dynamics_names():
+        tasks[DYNAMICS, name, n] = _dynamics_task(get_solver(name), tree, state, v, tau)
     return tasks
+
+
+def _dynamics_names() -> list[str]:
+    """Return the O(n) solvers, each of the algorithms of `spatial-operator` by itself."""
+    several = {"spatial-operator": [f"spatial-operator:{algorithm}" for algorithm in ALGORITHMS]}
+    return [choice for name in list_solvers() if name != DENSE for choice in several.get(name, [name])]
 
 
 def _solve_task(solver: Solver, tree: TreeModel, state: State, b: np.ndarray) -> Task:
@@ -205,7 +205,7 @@ def format_solvers(report: Mapping[str, Any]) -> str:
         "",
         f"fixed    time of a chain of {SMALLEST} torsions: checks, allocations and calls, not yet algebra",
         "growth   exponent over the last decade of sizes; net: the same without the fixed cost",
-        f"dense    forms M from the atoms, and is run up to {report['dense_limit']:,d} torsions only"
+        f"dense    decomposes the Jacobian of all atoms; run up to {report['dense_limit']:,d} torsions only"
         + (f"; dense/it is at {dense_sizes[-1]:,d} torsions" if dense_sizes else ""),
         "Chol.    LAPACK's Cholesky factor and solve of an M that is given; Chol./it is at the largest size",
         f"ln det M of all O(n) solvers agrees to {max(report['log_det_spread']):.0e} relative at every size",

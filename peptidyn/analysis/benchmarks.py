@@ -228,6 +228,8 @@ def format_machine(report: Mapping[str, Any]) -> list[str]:
     packages = ", ".join(f"{name} {m[name]}" for name in ("python", "peptidyn", *PACKAGES) if name in m)
     before, after = report["load"]
     busy = "not known" if before is None else f"{before:.2f} before, {after:.2f} after (one-minute averages)"
+    if before is not None and before > 0.5:
+        busy += "; busy: CPU times hold, wall times and times on several threads are too long"
     return [
         f"machine  {m['cpu']}, {m['cores']} cores, {m['system']}, BLAS threads: {m['blas_threads']}",
         f"         {packages}",

@@ -27,6 +27,7 @@ from peptidyn.errors import ArgumentError, ModelError, PeptidynError
 from peptidyn.integrators.mover import Mover
 from peptidyn.integrators.stepper import MetropolisStepper, Stepper
 from peptidyn.model.residues import WATERS, is_hydrogen
+from peptidyn.model.state import State
 from peptidyn.model.tree import TreeModel
 from peptidyn.units import BOLTZMANN, plain
 
@@ -61,7 +62,7 @@ def repartition_hydrogen_mass(tree: TreeModel, hydrogen_mass: Any) -> np.ndarray
     return masses
 
 
-class _TorsionIntegrator(openmm.CustomIntegrator):
+class TorsionIntegrator(openmm.CustomIntegrator):
     """What the torsion integrators share: the Context, the forces, the Fixman torque."""
 
     def __init__(
@@ -88,6 +89,60 @@ class _TorsionIntegrator(openmm.CustomIntegrator):
 
     # ------------------------------------------------------------------ the OpenMM side
 
+    def bind(self, context: Any) -> None:
+        """Take `context`, made with this integrator, as the one to drive; refuse a System that does not fit."""
+        self.notes = check_system(self.tree, context.getSystem(), self._system_masses)
+        self._context = weakref.ref(context)
+        self._known = None
+
+    def set_tree(self, tree: TreeModel) -> None:
+        """Go on with `tree`: the present one with another reference geometry. Positions are read again."""
+        if tree.coordinates != self.tree.coordinates or not np.array_equal(tree.masses, self.tree.masses):
+            raise ModelError("the new tree has other soft coordinates or masses; make a new integrator for it")
+        self.tree = tree
+        self.mover = Mover(tree)
+        self._stepper.mover = self.mover
+        self._stepper.forget()
+        self._known = None
+
+    def motion(self) -> tuple[State, np.ndarray]:
+        """Return the configuration and the momenta (n_dof,) that the Context is in."""
+        self._read(self._find_context())
+        return self.mover.state, self.mover.momentum.copy()
+
+    def set_motion(self, state: State, momenta: Any) -> None:
+        """Put a configuration and momenta (n_dof,) into the Context; time and step count stay."""
+        context = self._find_context()
+        self.mover.set_state(state)
+        self.mover.momentum = self.tree.check_dof_vector("momenta", momenta)
+        self._stepper.forget()
+        self._write(context, 0)
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """What a continued run must share with this one: kind, step (ps), Fixman potential and its kT (kJ/mol)."""
+        return {
+            "kind": type(self).__name__,
+            "timestep": self.getStepSize()._value,
+            "fixman": self.fixman,
+            "kT": self._kT if self.fixman else 0.0,
+        }
+
+    @property
+    def counters(self) -> dict[str, int]:
+        """What the integrator counts beside steps: proposals of GHMC."""
+        return {}
+
+    @counters.setter
+    def counters(self, values: dict[str, int]) -> None:
+        if values:
+            raise ArgumentError(f"{type(self).__name__} counts no {', '.join(values)}")
+
+    @property
+    def solver_iterations(self) -> int:
+        """Iterations of the last drift, in the molecule that needed most."""
+        return int(self.mover.iterations.max(initial=0))
+
     def _find_context(self) -> Any:
         """Return the Context that holds this integrator; OpenMM keeps that link on the Context only."""
         context = self._context() if self._context is not None else None
@@ -97,9 +152,7 @@ class _TorsionIntegrator(openmm.CustomIntegrator):
             owners = gc.get_referrers(holder) if isinstance(holder, dict) else [holder]
             for owner in owners:
                 if isinstance(owner, openmm.Context) and getattr(owner, "_integrator", None) is self:
-                    self.notes = check_system(self.tree, owner.getSystem(), self._system_masses)
-                    self._context = weakref.ref(owner)
-                    self._known = None
+                    self.bind(owner)
                     return owner
         raise ModelError("this integrator is not bound to a Context; create a Context or Simulation with it first")
 
@@ -192,12 +245,22 @@ class _TorsionIntegrator(openmm.CustomIntegrator):
         self._read(self._find_context())
         return self._stepper.potential_energy()
 
+    def fixman_energy(self) -> float:
+        """Return the part of `potential_energy` that is U_F, kJ/mol; 0 when it is off."""
+        self._read(self._find_context())
+        return self._kT * self.mover.fixman_energy() if self.fixman else 0.0
+
+    def kinetic_energy(self) -> float:
+        """Return the kinetic energy, with repartitioned masses if there are any, kJ/mol."""
+        self._read(self._find_context())
+        return self.mover.kinetic_energy()
+
     def total_energy(self) -> float:
         """Return kinetic plus potential energy (with U_F when it is on), kJ/mol: what NVE conserves."""
         return self.potential_energy() + self.mover.kinetic_energy()
 
 
-class TorsionVerletIntegrator(_TorsionIntegrator):
+class TorsionVerletIntegrator(TorsionIntegrator):
     """Constant energy: BAB with the RATTLE drift in minimal coordinates. Symplectic and reversible.
 
     Parameters
@@ -209,6 +272,8 @@ class TorsionVerletIntegrator(_TorsionIntegrator):
         Add U_F at `temperature` to the potential energy.
     temperature : float or Quantity
         K; needed with fixman only.
+    seed : int, optional
+        For `set_velocities_to_temperature`; the motion itself uses no random numbers.
     hydrogen_mass : float or Quantity, optional
         Repartition masses so that hydrogens (not those of water) have this mass, Da.
     """
@@ -220,15 +285,16 @@ class TorsionVerletIntegrator(_TorsionIntegrator):
         *,
         fixman: bool = False,
         temperature: Any = 300.0,
+        seed: int | None = None,
         hydrogen_mass: Any = None,
     ):
-        super().__init__(tree, timestep, fixman, check_temperature(temperature), None, hydrogen_mass)
+        super().__init__(tree, timestep, fixman, check_temperature(temperature), seed, hydrogen_mass)
 
     def _make_stepper(self) -> Stepper:
         return Stepper(self.mover, self._forces, self.getStepSize()._value, "BAB")
 
 
-class _ThermalIntegrator(_TorsionIntegrator):
+class _ThermalIntegrator(TorsionIntegrator):
     """Temperature and friction, settable while running."""
 
     def __init__(
@@ -249,6 +315,11 @@ class _ThermalIntegrator(_TorsionIntegrator):
         self._kT = BOLTZMANN * self._temperature
         self._stepper.kT = self._kT
         self._stepper.forget()
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """What a continued run must share with this one; temperature in K, friction in 1/ps."""
+        return {**super().settings, "temperature": self._temperature, "friction": self._friction}
 
     def getFriction(self) -> Any:
         """Return the friction coefficient."""
@@ -333,6 +404,17 @@ class TorsionGHMCIntegrator(_ThermalIntegrator):
         """Accepted part of all proposals so far; nan before the first."""
         assert isinstance(self._stepper, MetropolisStepper)
         return self._stepper.acceptance
+
+    @property
+    def counters(self) -> dict[str, int]:
+        """Proposals made, and those accepted."""
+        assert isinstance(self._stepper, MetropolisStepper)
+        return {"proposed": self._stepper.proposed, "accepted": self._stepper.accepted}
+
+    @counters.setter
+    def counters(self, values: dict[str, int]) -> None:
+        assert isinstance(self._stepper, MetropolisStepper)
+        self._stepper.proposed, self._stepper.accepted = values["proposed"], values["accepted"]
 
 
 def _check_friction(friction: Any) -> float:

@@ -30,6 +30,10 @@ STRAIGHT = 1e-7
 """Opened bond angles whose sine is smaller than this have no defined metric."""
 
 
+FEW_STATES = 4
+"""Fewer states than this are not worth starting threads for."""
+
+
 @njit(cache=True)
 def _evaluate(
     parent, joint, axis, origin, coordinate, molecule, q_reference, mass, com, inertia, bend, q, gradient,
@@ -57,27 +61,40 @@ def _evaluate(
     return value, -1
 
 
+@njit(cache=True)
+def _evaluate_range(
+    parent, joint, axis, origin, coordinate, molecule, q_reference, mass, com, inertia, bend, q, n_molecules, value,
+    gradient, status, want_gradient, start, stop,
+):  # fmt: skip
+    """Evaluate the configurations start to stop of q (n_states, n_coordinates), with one set of scratch arrays."""
+    n_links = len(parent)
+    R = np.empty((n_links, 3, 3))
+    p = np.empty((n_links, 3))
+    S = np.empty((n_links, 6))
+    U = np.empty((n_links, 6))
+    P = np.empty((n_links, 6, 6))
+    Y = np.empty((n_links if want_gradient else 0, 6, 6))
+    D = np.empty(n_links)
+    root = np.empty((n_molecules, 6, 6))
+    for s in range(start, stop):
+        value[s], status[s] = _evaluate(
+            parent, joint, axis, origin, coordinate, molecule, q_reference, mass, com, inertia, bend, q[s],
+            gradient[s if want_gradient else 0], want_gradient, R, p, S, U, P, D, root, Y,
+        )  # fmt: skip
+
+
 @njit(cache=True, parallel=True)
-def _evaluate_many(
+def _evaluate_parallel(
     parent, joint, axis, origin, coordinate, molecule, q_reference, mass, com, inertia, bend, q, n_molecules, value,
     gradient, status, want_gradient, n_batches,
 ):  # fmt: skip
-    """Evaluate many configurations, q (n_states, n_coordinates); threads take consecutive batches of states."""
-    n_links, n_states = len(parent), len(q)
+    """Evaluate many configurations; threads take consecutive batches of states."""
+    n_states = len(q)
     for batch in prange(n_batches):
-        R = np.empty((n_links, 3, 3))
-        p = np.empty((n_links, 3))
-        S = np.empty((n_links, 6))
-        U = np.empty((n_links, 6))
-        P = np.empty((n_links, 6, 6))
-        Y = np.empty((n_links if want_gradient else 0, 6, 6))
-        D = np.empty(n_links)
-        root = np.empty((n_molecules, 6, 6))
-        for s in range(batch * n_states // n_batches, (batch + 1) * n_states // n_batches):
-            value[s], status[s] = _evaluate(
-                parent, joint, axis, origin, coordinate, molecule, q_reference, mass, com, inertia, bend, q[s],
-                gradient[s if want_gradient else 0], want_gradient, R, p, S, U, P, D, root, Y,
-            )  # fmt: skip
+        _evaluate_range(
+            parent, joint, axis, origin, coordinate, molecule, q_reference, mass, com, inertia, bend, q, n_molecules,
+            value, gradient, status, want_gradient, batch * n_states // n_batches, (batch + 1) * n_states // n_batches,
+        )  # fmt: skip
 
 
 class FixmanPotential:
@@ -140,10 +157,12 @@ class FixmanPotential:
         status = np.empty(n, dtype=np.int64)
         gradient = np.zeros((n if want_gradient else 1, self.tree.n_coordinates))
         if len(self._links):
-            _evaluate_many(
-                *self._arguments, coordinates, int(self._arguments[5].max()) + 1, value, gradient, status,
-                want_gradient, min(n, 64),
-            )  # fmt: skip
+            n_molecules = int(self._arguments[5].max()) + 1
+            arguments = (*self._arguments, coordinates, n_molecules, value, gradient, status, want_gradient)
+            if n < FEW_STATES:
+                _evaluate_range(*arguments, 0, n)
+            else:
+                _evaluate_parallel(*arguments, min(n, 64))
             bad = np.flatnonzero(status >= 0)
             if bad.size:
                 raise_singular(self.tree, int(self._links[status[bad[0]]]))

@@ -48,12 +48,23 @@ def factor_molecule(layout, m, R, p, S, P, U, D, root):
     return bad if bad < 0 else bad + s
 
 
-@njit(cache=True, parallel=True)
-def factor_forest(layout, base_position, base_rotation, q, R, p, S, P, U, D, root, status):
-    """Pose and factor every molecule; status (n_molecules,) is -1 or the singular link."""
-    for m in prange(len(status)):
+@njit(cache=True)
+def factor_range(layout, start, stop, base_position, base_rotation, q, R, p, S, P, U, D, root, status):
+    """Pose and factor molecules start to stop; status (n_molecules,) is -1 or the singular link."""
+    for m in range(start, stop):
         pose_molecule(layout, m, base_position, base_rotation, q, R, p)
         status[m] = factor_molecule(layout, m, R, p, S, P, U, D, root)
+
+
+@njit(cache=True, parallel=True)
+def factor_forest(layout, batches, base_position, base_rotation, q, R, p, S, P, U, D, root, status):
+    """Pose and factor every molecule, on all cores."""
+    n = len(status)
+    for b in prange(batches):
+        factor_range(
+            layout, b * n // batches, (b + 1) * n // batches, base_position, base_rotation, q, R, p, S, P, U, D, root,
+            status,
+        )  # fmt: skip
 
 
 @njit(cache=True)
@@ -191,13 +202,13 @@ def _drift_molecule(
     return count
 
 
-@njit(cache=True, parallel=True)
-def drift_forest(
-    layout, h, tolerance, most, base_position, base_rotation, q, momentum, R, p, R1, p1, S, P, U, D, root, wrench, f, g,
-    v, status,
+@njit(cache=True)
+def drift_range(
+    layout, start, stop, h, tolerance, most, base_position, base_rotation, q, momentum, R, p, R1, p1, S, P, U, D, root,
+    wrench, f, g, v, status,
 ):  # fmt: skip
-    """Drift every molecule by h; status (n_molecules,) holds the iterations, or -1 where the solve did not converge."""
-    for m in prange(len(status)):
+    """Drift molecules start to stop by h; status (n_molecules,) holds the iterations, or -1 without convergence."""
+    for m in range(start, stop):
         status[m] = _drift_molecule(
             layout, m, h, tolerance, most, base_position, base_rotation, q, momentum, R, p, R1, p1, S, P, U, D, root,
             wrench, f, g, v,
@@ -205,10 +216,24 @@ def drift_forest(
 
 
 @njit(cache=True, parallel=True)
+def drift_forest(
+    layout, batches, h, tolerance, most, base_position, base_rotation, q, momentum, R, p, R1, p1, S, P, U, D, root,
+    wrench, f, g, v, status,
+):  # fmt: skip
+    """Drift every molecule by h, on all cores."""
+    n = len(status)
+    for b in prange(batches):
+        drift_range(
+            layout, b * n // batches, (b + 1) * n // batches, h, tolerance, most, base_position, base_rotation, q,
+            momentum, R, p, R1, p1, S, P, U, D, root, wrench, f, g, v, status,
+        )  # fmt: skip
+
+
+@njit(cache=True)
 def momentum_noise(layout, S, P, U, D, root, normals, f, out):
     """Write L z with L L^T = M for unit normals z (n_dof,): momenta of covariance M from the factor at hand."""
     parent, joint, _, _, _, _, dof = layout[:7]
-    for m in prange(len(layout[12]) - 1):
+    for m in range(len(layout[12]) - 1):
         s, e = layout[12][m], layout[12][m + 1]
         f[s:e] = 0.0
         for l in range(e - 1, s, -1):

@@ -25,6 +25,10 @@ DRIFT_ITERATIONS = 60
 """More iterations than this mean that the step is too large."""
 
 
+MANY_MOLECULES = 64
+"""From this number on, molecules are moved on all cores."""
+
+
 class Mover:
     """Configuration and momenta of a tree, moved in place.
 
@@ -92,12 +96,20 @@ class Mover:
 
     # ------------------------------------------------------------------ what the present configuration gives
 
+    def _for_all(self, serial: Any, parallel: Any, *arguments: Any) -> None:
+        """Run a kernel over all molecules: on all cores if they are many, else without the cost of threads."""
+        n = self.tree.n_molecules
+        if n < MANY_MOLECULES:
+            serial(self._layout, 0, n, *arguments)
+        else:
+            parallel(self._layout, min(n, 64), *arguments)
+
     def _factor(self) -> None:
         if self._factored:
             return
-        kernels.factor_forest(
-            self._layout, self.base_position, self.base_rotation, self.q, self._R, self._p, self._S, self._P, self._U,
-            self._D, self._root, self._status,
+        self._for_all(
+            kernels.factor_range, kernels.factor_forest, self.base_position, self.base_rotation, self.q, self._R,
+            self._p, self._S, self._P, self._U, self._D, self._root, self._status,
         )  # fmt: skip
         bad = self._status[self._status >= 0]
         if bad.size:
@@ -181,10 +193,10 @@ class Mover:
         """A: move freely for the time h (ps). Return False, with everything as before, if it did not converge."""
         self._factor()
         saved = self.save()
-        kernels.drift_forest(
-            self._layout, h, tolerance, DRIFT_ITERATIONS, self.base_position, self.base_rotation, self.q, self.momentum,
-            self._R, self._p, self._R1, self._p1, self._S, self._P, self._U, self._D, self._root, self._wrench, self._f,
-            self._residual, self._velocity, self.iterations,
+        self._for_all(
+            kernels.drift_range, kernels.drift_forest, h, tolerance, DRIFT_ITERATIONS, self.base_position,
+            self.base_rotation, self.q, self.momentum, self._R, self._p, self._R1, self._p1, self._S, self._P, self._U,
+            self._D, self._root, self._wrench, self._f, self._residual, self._velocity, self.iterations,
         )  # fmt: skip
         self._factored = False
         if (self.iterations < 0).any():

@@ -1,0 +1,154 @@
+"""Checkpoints: everything a run needs to continue exactly, in one npz file without pickled objects.
+
+q, base poses and momenta are stored as they are in memory, so that a run on a deterministic platform continues bit for
+bit. A checkpoint fits one model: the fingerprint of the tree is stored with it, and the reference geometry if that is
+not the one the tree was built with.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+import zipfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from peptidyn.errors import ArgumentError, PeptidynError
+from peptidyn.model.state import State
+
+FORMAT = 1
+"""Raised when the meaning of a stored field changes."""
+
+_ARRAYS = ("q", "base_position", "base_rotation", "momentum", "box", "geometry")
+
+
+class CheckpointError(PeptidynError, ValueError):
+    """A checkpoint that cannot be read, or belongs to another model or integrator."""
+
+
+@dataclass(frozen=True, eq=False)
+class Loaded:
+    """What a checkpoint held beside the state of the integrator: reference geometry (nm) or None, and extra data."""
+
+    geometry: np.ndarray | None
+    extra: dict[str, Any]
+
+
+def save(
+    path: str | os.PathLike[str],
+    context: Any,
+    integrator: Any,
+    geometry: np.ndarray | None = None,
+    extra: dict[str, Any] | None = None,
+) -> None:
+    """Write a checkpoint atomically: a crash leaves the earlier file, or the new one, never half of it.
+
+    Parameters
+    ----------
+    path : str or path
+    context : openmm.Context
+    integrator : TorsionIntegrator
+        The one of `context`.
+    geometry : (n_atoms, 3), nm, optional
+        Positions that were given to ``tree.with_geometry`` after the tree was built.
+    extra : dict, optional
+        Anything that JSON holds.
+    """
+    state, momentum = integrator.motion()
+    about = {
+        "format": FORMAT,
+        "fingerprint": integrator.tree.fingerprint,
+        "settings": integrator.settings,
+        "counters": integrator.counters,
+        "rng": integrator.rng.bit_generator.state,
+        "step": context.getStepCount(),
+        "time": context.getTime()._value,
+        "extra": extra or {},
+    }
+    arrays = {
+        "q": state.q,
+        "base_position": state.base_position,
+        "base_rotation": state.base_rotation,
+        "momentum": momentum,
+        "box": np.array(context.getState().getPeriodicBoxVectors(asNumpy=True)._value),
+        "geometry": np.empty((0, 3)) if geometry is None else geometry,
+    }
+    write_npz(path, {"about": np.array(json.dumps(about)), **arrays})
+
+
+def load(path: str | os.PathLike[str], context: Any, integrator: Any) -> Loaded:
+    """Put the integrator and its Context into the state of a checkpoint.
+
+    Raises CheckpointError, with nothing changed, if the file is damaged or belongs to another model, another kind of
+    integrator or other settings.
+    """
+    about, arrays = read(path)
+    tree = integrator.tree
+    geometry = arrays["geometry"] if len(arrays["geometry"]) else None
+    if geometry is not None and geometry.shape == (tree.n_atoms, 3):
+        tree = tree.with_geometry(geometry)
+    if tree.fingerprint != about["fingerprint"]:
+        raise CheckpointError(
+            f"{path} belongs to another model (other atoms, soft coordinates, masses or reference geometry); build the "
+            "tree that the checkpoint was made with"
+        )
+    for name in {**about["settings"], **integrator.settings}:
+        there, here = about["settings"].get(name), integrator.settings.get(name)
+        if there != here:
+            raise CheckpointError(
+                f"{path} was made with {name} = {there} and this integrator has {here}; make the integrator with the "
+                "settings of the checkpoint, and change them after loading"
+            )
+    try:
+        state = State.make(tree, arrays["q"], arrays["base_position"], arrays["base_rotation"])
+        momentum = tree.check_dof_vector("momenta", arrays["momentum"])
+    except ArgumentError as error:
+        raise CheckpointError(f"{path} is damaged: {error}") from error
+    integrator.set_tree(tree)
+    integrator.rng.bit_generator.state = about["rng"]
+    integrator.counters = about["counters"]
+    context.setPeriodicBoxVectors(*arrays["box"])
+    context.setTime(about["time"])
+    context.setStepCount(about["step"])
+    integrator.set_motion(state, momentum)
+    return Loaded(geometry, about["extra"])
+
+
+def read(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """Return the description and the arrays of a checkpoint; CheckpointError if it is none."""
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            about = json.loads(str(file["about"]))
+            arrays = {name: file[name] for name in _ARRAYS}
+    except FileNotFoundError as error:
+        raise CheckpointError(f"there is no checkpoint {path}") from error
+    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
+        raise CheckpointError(f"{path} is not a checkpoint of peptidyn, or is damaged") from error
+    if about.get("format") != FORMAT:
+        raise CheckpointError(
+            f"{path} has format {about.get('format')} and this version of peptidyn reads {FORMAT}; use the version "
+            "that wrote it"
+        )
+    return about, arrays
+
+
+def write_npz(path: str | os.PathLike[str], arrays: dict[str, np.ndarray]) -> None:
+    """Write arrays to an npz file that appears only when it is complete and on disk."""
+    target = Path(path)
+    if not target.parent.is_dir():
+        raise ArgumentError(f"the folder {target.parent} does not exist; create it first")
+    handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}-")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            np.savez(file, **arrays)  # type: ignore[arg-type]
+            file.flush()
+            os.fsync(file.fileno())
+        os.chmod(name, 0o644)
+        os.replace(name, target)
+    except BaseException:
+        os.unlink(name)
+        raise

@@ -1,0 +1,178 @@
+"""`TorsionSimulation`: an openmm.app.Simulation that minimises, thermalises and saves in torsion space."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import numpy as np
+import openmm
+from openmm import app
+
+from peptidyn.engine import checkpoints
+from peptidyn.engine.minimisation import Minimum, minimise
+from peptidyn.engine.torsion_integrators import TorsionIntegrator
+from peptidyn.errors import ArgumentError, ModelError
+from peptidyn.integrators.mover import Mover
+from peptidyn.units import plain, plain_array
+
+
+class TorsionSimulation(app.Simulation):
+    """A Simulation of a System through a tree model.
+
+    Everything an openmm.app.Simulation does works: step(), and the stock reporters. The simulation starts at the
+    reference positions of the tree; context.setPositions moves it elsewhere.
+
+    Parameters
+    ----------
+    topology : openmm.app.Topology
+    system : openmm.System, or the name of an XML file
+        Without constraints, virtual sites, barostats and Andersen thermostats; refused otherwise.
+    integrator : TorsionVerletIntegrator, TorsionLangevinIntegrator or TorsionGHMCIntegrator
+    platform : openmm.Platform or str, optional
+        OpenMM's fastest if not given.
+    platformProperties : dict, optional
+    state : str, optional
+        Name of an XML file with a serialised openmm.State to start from.
+
+    Attributes
+    ----------
+    minimum : Minimum or None
+        Outcome of the last `minimize_torsions`.
+    """
+
+    def __init__(
+        self,
+        topology: Any,
+        system: Any,
+        integrator: Any,
+        platform: Any = None,
+        platformProperties: dict[str, str] | None = None,
+        state: str | None = None,
+    ):
+        if not isinstance(integrator, TorsionIntegrator):
+            raise ArgumentError(
+                f"the integrator is a {type(integrator).__name__}, expected a TorsionVerletIntegrator, "
+                "TorsionLangevinIntegrator or TorsionGHMCIntegrator; use openmm.app.Simulation for others"
+            )
+        if isinstance(platform, str):
+            platform = find_platform(platform)
+        super().__init__(topology, system, integrator, platform, platformProperties, state)
+        integrator.bind(self.context)
+        if state is None:
+            self.context.setPositions(self.tree.positions(self.tree.reference))
+        self.minimum: Minimum | None = None
+        self._geometry: np.ndarray | None = None
+
+    @property
+    def tree(self) -> Any:
+        """The tree model that is moved."""
+        return self.integrator.tree
+
+    @property
+    def reference_geometry(self) -> np.ndarray | None:
+        """Positions (n_atoms, 3), nm, last given to `use_geometry`; None while the tree is as it was built."""
+        return self._geometry
+
+    # ------------------------------------------------------------------ preparing
+
+    def minimize_torsions(self, tolerance: Any = 1.0, max_iterations: int = 0) -> float:
+        """Minimise the potential energy over base poses and soft coordinates; return it, kJ/mol.
+
+        U_F is not part of it. Velocities become zero.
+
+        Parameters
+        ----------
+        tolerance : float or Quantity
+            Largest component of the gradient at which to stop, kJ/mol/rad (kJ/mol/nm for translations). Platforms in
+            single precision may stop a little earlier, when the energy no longer falls; see `minimum.converged`.
+        max_iterations : int
+            0 means as many as it takes.
+        """
+        state, _ = self.integrator.motion()
+        mover = Mover(self.tree, state)
+        self.minimum = minimise(mover, self._energy_and_torque, float(plain(tolerance)), max_iterations)
+        self.integrator.set_motion(self.minimum.state, np.zeros(self.tree.n_dof))
+        return self.minimum.energy
+
+    def _energy_and_torque(self, mover: Mover) -> tuple[float, np.ndarray]:
+        x = mover.positions()
+        self.context.setPositions(x)
+        state = self.context.getState(energy=True, forces=True)
+        force = np.ascontiguousarray(state.getForces(asNumpy=True)._value, dtype=np.float64)
+        return state.getPotentialEnergy()._value, mover.project(x, force)
+
+    def minimizeEnergy(self, tolerance: Any = None, maxIterations: int = 0, reporter: Any = None) -> None:
+        """Minimise in torsion space, so that scripts written for openmm.app.Simulation keep working.
+
+        The tolerance of the Cartesian method has no counterpart; use `minimize_torsions` to set one, and
+        `relax_geometry` to minimise in Cartesian coordinates.
+        """
+        if tolerance is not None or reporter is not None:
+            raise ArgumentError(
+                "minimizeEnergy minimises torsions here and takes no Cartesian tolerance or reporter; use "
+                "minimize_torsions(tolerance=) in kJ/mol/rad"
+            )
+        self.minimize_torsions(max_iterations=maxIterations)
+
+    def relax_geometry(self, tolerance: Any = 10.0, max_iterations: int = 0) -> float:
+        """Minimise in Cartesian coordinates, and keep the outcome as the reference geometry; return its energy.
+
+        Bond lengths and angles relax too, and stay hard from then on at their new values. Populations depend on the
+        reference geometry, so a raw experimental structure should be relaxed. Velocities become zero.
+
+        Parameters
+        ----------
+        tolerance : float or Quantity
+            Root mean square force at which to stop, kJ/mol/nm.
+        max_iterations : int
+            0 means as many as it takes.
+        """
+        openmm.LocalEnergyMinimizer.minimize(self.context, float(plain(tolerance)), max_iterations)
+        state = self.context.getState(positions=True, energy=True)
+        self.use_geometry(state.getPositions(asNumpy=True))
+        return state.getPotentialEnergy()._value
+
+    def use_geometry(self, positions: Any) -> None:
+        """Take positions (n_atoms, 3), nm, as reference geometry and as configuration; velocities become zero."""
+        x = plain_array(positions)
+        if not np.isfinite(x).all():
+            raise ModelError("the new geometry holds coordinates that are not finite numbers")
+        self.integrator.set_tree(self.tree.with_geometry(x))
+        self._geometry = x
+        self.integrator.set_motion(self.tree.reference, np.zeros(self.tree.n_dof))
+
+    def set_velocities_to_temperature(self, temperature: Any) -> None:
+        """Draw velocities of the soft coordinates and bases at a temperature, K."""
+        self.integrator.set_velocities_to_temperature(temperature)
+
+    # ------------------------------------------------------------------ saving
+
+    def save_checkpoint(self, path: str | os.PathLike[str], extra: dict[str, Any] | None = None) -> None:
+        """Write everything needed to continue exactly; the file appears only when it is complete.
+
+        Parameters
+        ----------
+        path : str or path
+        extra : dict, optional
+            Anything that JSON holds, returned by `load_checkpoint`.
+        """
+        checkpoints.save(path, self.context, self.integrator, self._geometry, extra)
+
+    def load_checkpoint(self, path: str | os.PathLike[str]) -> dict[str, Any]:
+        """Continue from a checkpoint of the same model and integrator settings; return its `extra`.
+
+        A reference geometry that was relaxed before the checkpoint comes with it.
+        """
+        loaded = checkpoints.load(path, self.context, self.integrator)
+        self._geometry = loaded.geometry
+        return loaded.extra
+
+
+def find_platform(name: str) -> Any:
+    """Return an OpenMM platform by name; ArgumentError lists those there are."""
+    there = [openmm.Platform.getPlatform(i).getName() for i in range(openmm.Platform.getNumPlatforms())]
+    for known in there:
+        if known.lower() == name.lower():
+            return openmm.Platform.getPlatformByName(known)
+    raise ArgumentError(f"there is no platform {name!r} here; available are {', '.join(there)}")

@@ -1,0 +1,206 @@
+"""`TorsionReporter`: energies and soft coordinates of a running simulation, to CSV or npz.
+
+Frames are appended as they come: to the CSV file itself, or, for npz, to a file of plain float64 rows beside it
+(``torsions.npz.rows``) from which `close` makes the npz. A run that was killed so loses nothing that was reported.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+
+from peptidyn.engine.checkpoints import write_npz
+from peptidyn.errors import ArgumentError
+
+QUANTITIES = {
+    "step": "step",
+    "time": "time_ps",
+    "potential": "potential_kJ_per_mol",
+    "kinetic": "kinetic_kJ_per_mol",
+    "fixman": "fixman_kJ_per_mol",
+    "total": "total_kJ_per_mol",
+    "temperature": "temperature_K",
+    "acceptance": "acceptance",
+    "iterations": "solver_iterations",
+}
+"""Names in npz files, and the columns of CSV files."""
+
+
+class TorsionReporter:
+    """Reports energies and soft coordinates; stands in ``simulation.reporters`` like OpenMM's own reporters.
+
+    Reported are step, time (ps), potential energy of the force field, kinetic energy, Fixman potential (0 when it is
+    off), their sum, which NVE conserves (kJ/mol), kinetic temperature (K), accepted part of the proposals (nan unless
+    GHMC), iterations of the last drift, and every torsion and bend: degrees in CSV, radians in npz.
+
+    Parameters
+    ----------
+    file : str or path
+        ``.csv`` or ``.npz``. An existing file is replaced, unless `append`.
+    interval : int
+        Steps between reports.
+    coordinates : bool
+        Report torsions and bends too.
+    append : bool
+        Go on behind the frames that are there.
+    keep : int, optional
+        With `append`: how many of them to keep; all if not given.
+    """
+
+    def __init__(
+        self,
+        file: str | os.PathLike[str],
+        interval: int,
+        *,
+        coordinates: bool = True,
+        append: bool = False,
+        keep: int | None = None,
+    ):
+        self.path = Path(file)
+        if self.path.suffix not in (".csv", ".npz"):
+            raise ArgumentError(f"cannot tell the format of {self.path}: its name must end in .csv or .npz")
+        if interval < 1:
+            raise ArgumentError(f"the report interval is {interval}, expected a number of steps of 1 or more")
+        self.interval = interval
+        self.coordinates = coordinates
+        self._append = append
+        self._keep = keep
+        self._out: IO[Any] | None = None
+        self._tree: Any = None
+
+    # ------------------------------------------------------------------ the OpenMM side
+
+    def describeNextReport(self, simulation: Any) -> dict[str, Any]:
+        """Tell the Simulation when the next report is due; the integrator is asked for everything in it."""
+        steps = self.interval - simulation.currentStep % self.interval
+        return {"steps": steps, "periodic": None, "include": []}
+
+    def report(self, simulation: Any, state: Any) -> None:
+        """Append one frame."""
+        self.open(simulation)
+        row = self._row(simulation, state)
+        assert self._out is not None
+        if self.path.suffix == ".csv":
+            head, q = row[: len(QUANTITIES)], np.rad2deg(row[len(QUANTITIES) :])
+            cells = [f"{head[0]:.0f}", *(f"{x:.6f}" for x in head[1:-1]), f"{head[-1]:.0f}", *(f"{x:.6f}" for x in q)]
+            self._out.write(",".join(cells) + "\n")
+        else:
+            self._out.write(row.tobytes())
+        self._out.flush()
+
+    def _row(self, simulation: Any, state: Any) -> np.ndarray:
+        integrator = simulation.integrator
+        with_fixman, fixman = integrator.potential_energy(), integrator.fixman_energy()
+        kinetic = integrator.kinetic_energy()
+        energies = (with_fixman - fixman, kinetic, fixman, with_fixman + kinetic)
+        temperature = integrator.computeSystemTemperature()._value
+        # times are sums over steps, whose last digits depend on where the run paused
+        head = (simulation.currentStep, round(state.getTime()._value, 9), *energies, temperature)
+        solver = (getattr(integrator, "acceptance", np.nan), integrator.solver_iterations)
+        q = integrator.motion()[0].q.copy() if self.coordinates else np.empty(0)
+        turns = integrator.tree.torsion_index if self.coordinates else np.empty(0, dtype=np.int64)
+        q[turns] = (q[turns] + np.pi) % (2.0 * np.pi) - np.pi
+        return np.concatenate([head, solver, q])
+
+    # ------------------------------------------------------------------ the files
+
+    @property
+    def _stream(self) -> Path:
+        """The file that frames are appended to."""
+        return self.path if self.path.suffix == ".csv" else self.path.with_name(self.path.name + ".rows")
+
+    def open(self, simulation: Any) -> None:
+        """Open the file, unless it is open; the first report does it too."""
+        if self._out is not None:
+            return
+        self._tree = simulation.integrator.tree
+        if self.path.suffix == ".csv":
+            self._open_csv()
+        else:
+            self._open_rows()
+
+    def _open_csv(self) -> None:
+        header = ",".join([*QUANTITIES.values(), *self._labels()]) + "\n"
+        lines = self._stream.read_bytes().splitlines(True) if self._goes_on() else []
+        if lines and lines[0].decode("utf-8") != header:
+            raise ArgumentError(f"{self.path} holds other columns than this simulation reports; choose another name")
+        whole = [line for line in lines[1:] if line.endswith(b"\n")]
+        frames = whole if self._keep is None else whole[: self._keep]
+        self._require(len(frames))
+        if lines:  # cut in place: the file is never without the frames it keeps
+            os.truncate(self._stream, len(lines[0]) + sum(map(len, frames)))
+        self._out = open(self._stream, "a" if lines else "w", encoding="utf-8")
+        if not lines:
+            self._out.write(header)
+            self._out.flush()
+
+    def _open_rows(self) -> None:
+        if self._append and not self._stream.exists() and self.path.exists():
+            self._stream.write_bytes(_rows_of(self.path, self._tree, self.coordinates).tobytes())
+        if self._goes_on():
+            size = self._stream.stat().st_size // (8 * self._width)
+            frames = size if self._keep is None else min(size, self._keep)
+            os.truncate(self._stream, frames * 8 * self._width)
+        else:
+            frames = 0
+        self._require(frames)
+        self._out = open(self._stream, "ab" if self._append else "wb")
+
+    def _goes_on(self) -> bool:
+        return self._append and self._stream.exists()
+
+    def _require(self, frames: int) -> None:
+        if self._append and self._keep is not None and frames < self._keep:
+            raise ArgumentError(f"{self.path} holds {frames} frames, fewer than the {self._keep} to go on from")
+
+    @property
+    def _width(self) -> int:
+        return len(QUANTITIES) + (self._tree.n_coordinates if self.coordinates else 0)
+
+    def _labels(self) -> list[str]:
+        if not self.coordinates:
+            return []
+        return [f"{c.kind}:{c.chain}:{c.residue_name}{c.residue_id}_deg" for c in self._tree.coordinates]
+
+    def close(self) -> None:
+        """Close the file; for npz, write it from the rows. A file that was never opened is not touched."""
+        if self._out is None:
+            return
+        self._out.close()
+        self._out = None
+        if self.path.suffix == ".npz":
+            rows = np.fromfile(self._stream).reshape(-1, self._width)
+            write_npz(self.path, {**_columns(rows), **(_coordinates(rows, self._tree) if self.coordinates else {})})
+            self._stream.unlink()
+
+
+def _columns(rows: np.ndarray) -> dict[str, np.ndarray]:
+    table = {name: rows[:, i] for i, name in enumerate(QUANTITIES)}
+    for name in ("step", "iterations"):
+        table[name] = table[name].astype(np.int64)
+    return table
+
+
+def _coordinates(rows: np.ndarray, tree: Any) -> dict[str, np.ndarray]:
+    q = rows[:, len(QUANTITIES) :]
+    table = {"torsions": q[:, tree.torsion_index], "bends": q[:, tree.bend_index]}
+    for name, group in (("torsion", tree.torsions), ("bend", tree.bends)):
+        for field in ("kind", "chain", "residue_name", "residue_id"):
+            table[f"{name}_{field}"] = np.array([getattr(c, field) for c in group], dtype=str)
+        table[f"{name}_residue"] = np.array([c.residue for c in group], dtype=np.int64)
+    return table
+
+
+def _rows_of(path: Path, tree: Any, coordinates: bool) -> np.ndarray:
+    """Return the frames of an npz file as the rows it was made from."""
+    with np.load(path, allow_pickle=False) as file:
+        head = np.stack([file[name].astype(np.float64) for name in QUANTITIES], axis=1)
+        if not coordinates:
+            return head
+        q = np.empty((len(head), tree.n_coordinates))
+        q[:, tree.torsion_index] = file["torsions"]
+        q[:, tree.bend_index] = file["bends"]
+    return np.concatenate([head, q], axis=1)

@@ -1,0 +1,412 @@
+"""TorsionSimulation on real Contexts: forces by name, minimisation, geometry, reporters, checkpoints."""
+
+from __future__ import annotations
+
+import csv
+import io
+
+import mdtraj
+import numpy as np
+import openmm
+import pytest
+from openmm import app, unit
+from scipy.spatial.transform import Rotation
+
+import peptidyn as ptd
+from peptidyn.engine import checkpoints
+from peptidyn.engine.checkpoints import CheckpointError
+from peptidyn.engine.forces import make_system
+from peptidyn.engine.minimisation import _Chart, _left_jacobian, minimise
+from peptidyn.engine.simulation import TorsionSimulation
+from peptidyn.engine.torsion_reporter import TorsionReporter
+from peptidyn.errors import ArgumentError, ModelError
+from peptidyn.integrators.mover import Mover
+from peptidyn.units import BOLTZMANN
+
+SOFT = "phi psi chi methyl"
+KINDS = ("nve", "langevin", "ghmc")
+
+
+def make_integrator(kind, tree, seed=3, timestep=0.004):
+    if kind == "nve":
+        return ptd.TorsionVerletIntegrator(tree, timestep, seed=seed)
+    cls = ptd.TorsionLangevinIntegrator if kind == "langevin" else ptd.TorsionGHMCIntegrator
+    return cls(tree, 300.0, 5.0, timestep, seed=seed)
+
+
+@pytest.fixture(scope="module")
+def alanine():
+    """Capped alanine: structure and its System in vacuum."""
+    structure = ptd.build_peptide("A", phi=-75, psi=60)
+    return structure, make_system(structure.topology, "vacuum")
+
+
+def make_simulation(alanine, kind="langevin", soft=SOFT, **keywords):
+    structure, system = alanine
+    massive = ptd.Structure.from_openmm(structure.topology, system, structure.positions)  # with the System's masses
+    tree = ptd.build_tree(massive, soft=soft)
+    return TorsionSimulation(structure.topology, system, make_integrator(kind, tree, **keywords), "Reference")
+
+
+def positions_of(simulation):
+    return np.array(simulation.context.getState(positions=True).getPositions(asNumpy=True)._value)
+
+
+# ---------------------------------------------------------------------------- forces
+
+
+def energy_and_forces(system, positions):
+    context = openmm.Context(system, openmm.VerletIntegrator(0.001), openmm.Platform.getPlatformByName("Reference"))
+    context.setPositions(positions)
+    state = context.getState(energy=True, forces=True)
+    return state.getPotentialEnergy()._value, np.array(state.getForces(asNumpy=True)._value)
+
+
+@pytest.mark.parametrize("sequence", ["AA", "GKSDPHC"])
+def test_native_obc2_equals_the_custom_force(sequence):
+    structure = ptd.build_peptide(sequence)
+    custom = app.ForceField("amber14-all.xml", "implicit/obc2.xml").createSystem(structure.topology)
+    energy, force = energy_and_forces(make_system(structure.topology, "obc2"), structure.positions)
+    expected_energy, expected_force = energy_and_forces(custom, structure.positions)
+    vacuum, _ = energy_and_forces(make_system(structure.topology, "vacuum"), structure.positions)
+    assert abs(energy - vacuum) > 10.0  # the solvent does something
+    assert energy == pytest.approx(expected_energy, rel=1e-5)
+    assert np.abs(force - expected_force).max() < 1e-5 * np.abs(expected_force).max()
+
+
+def test_systems_have_no_constraints(alanine):
+    structure, _ = alanine
+    for solvent in ("obc2", "gbn2", "vacuum"):
+        system = make_system(structure.topology, solvent)
+        assert system.getNumConstraints() == 0
+        kinds = {type(force).__name__ for force in system.getForces()}
+        assert ("GBSAOBCForce" in kinds) == (solvent == "obc2")
+        assert ("CustomGBForce" in kinds) == (solvent == "gbn2")
+
+
+def test_forces_refuse_what_they_do_not_know(alanine):
+    structure, _ = alanine
+    with pytest.raises(ArgumentError, match=r"obc2, gbn2, vacuum"):
+        make_system(structure.topology, "water")
+    with pytest.raises(ArgumentError, match=r"did you mean amber14"):
+        make_system(structure.topology, forcefield="amber15")
+    with pytest.raises(ArgumentError, match=r"exclude each other"):
+        make_system(structure.topology, "obc2", periodic=True)
+    bare = structure.subset("not element H")
+    with pytest.raises(ModelError, match=r"cannot describe this structure"):
+        make_system(bare.topology)
+
+
+# ---------------------------------------------------------------------------- construction
+
+
+def test_foreign_integrators_and_platforms_are_refused(alanine):
+    structure, system = alanine
+    with pytest.raises(ArgumentError, match="VerletIntegrator"):
+        TorsionSimulation(structure.topology, system, openmm.VerletIntegrator(0.001))
+    tree = ptd.build_tree(structure)
+    with pytest.raises(ArgumentError, match=r"no platform 'Abacus' here; available are .*Reference"):
+        TorsionSimulation(structure.topology, system, make_integrator("nve", tree), "Abacus")
+
+
+def test_a_system_with_constraints_is_refused_at_once(alanine):
+    structure, _ = alanine
+    system = app.ForceField("amber14-all.xml").createSystem(structure.topology, constraints=app.HBonds)
+    with pytest.raises(ModelError, match="constraints=None"):
+        TorsionSimulation(structure.topology, system, make_integrator("nve", ptd.build_tree(structure)), "Reference")
+
+
+def test_starts_at_the_reference(alanine):
+    simulation = make_simulation(alanine)
+    assert np.abs(positions_of(simulation) - alanine[0].positions).max() < 1e-12
+
+
+# ---------------------------------------------------------------------------- minimisation
+
+
+def test_rotation_vectors_turn_as_their_jacobian_says():
+    vector, rate, h = np.array([0.7, -1.1, 0.4]), np.array([0.3, 0.5, -0.2]), 1e-6
+    change = Rotation.from_rotvec(vector + h * rate) * Rotation.from_rotvec(vector - h * rate).inv()
+    assert np.allclose(change.as_rotvec() / (2 * h), _left_jacobian(vector) @ rate, atol=1e-8)
+    assert np.allclose(_left_jacobian(0.99e-4 * vector), _left_jacobian(1.01e-4 * vector), atol=1e-5)
+
+
+def test_gradient_of_the_minimiser(alanine):
+    """Over every variable, base rotation and translation included, in a field that pins the molecule."""
+    structure, _ = alanine
+    tree = ptd.build_tree(structure, soft="phi psi angles")
+    target = structure.positions[:, ::-1] + 0.1
+
+    def spring(mover):
+        x = mover.positions()
+        return 50.0 * ((x - target) ** 2).sum(), mover.project(x, -100.0 * (x - target))
+
+    mover, chart = Mover(tree), _Chart(tree.reference)
+    rng = np.random.default_rng(1)
+    z, direction = 0.3 * rng.standard_normal(tree.n_dof), rng.standard_normal(tree.n_dof)
+
+    def energy(t):
+        mover.set_state(chart.state(z + t * direction))
+        return spring(mover)
+
+    _, torque = energy(0.0)
+    slope = chart.pull_back(z, -torque) @ direction
+    assert slope == pytest.approx((energy(1e-5)[0] - energy(-1e-5)[0]) / 2e-5, rel=1e-6)
+
+
+def test_minimise_finds_a_displaced_copy(alanine):
+    structure, _ = alanine
+    tree = ptd.build_tree(structure, soft="phi psi")
+    goal = tree.reference.replace(
+        torsions=tree.reference.torsions + np.array([0.8, -0.6]),
+        base_position=tree.reference.base_position + 0.3,
+        base_rotation=Rotation.from_rotvec([0.5, -0.9, 0.2]).as_quat()[[3, 0, 1, 2]][None],
+    )
+    target = tree.positions(goal)
+
+    def spring(mover):
+        x = mover.positions()
+        return 5000.0 * ((x - target) ** 2).sum(), mover.project(x, -10000.0 * (x - target))
+
+    mover = Mover(tree)
+    minimum = minimise(mover, spring, tolerance=1e-4)
+    assert minimum.converged and minimum.energy < 1e-10 < minimum.start_energy
+    assert np.abs(mover.positions() - target).max() < 1e-7
+
+
+def test_minimize_torsions(alanine):
+    simulation = make_simulation(alanine)
+    start = simulation.context.getState(energy=True).getPotentialEnergy()._value
+    energy = simulation.minimize_torsions(tolerance=0.01)
+    assert energy < start - 1.0 and simulation.minimum.converged
+    assert simulation.context.getState(energy=True).getPotentialEnergy()._value == pytest.approx(energy, abs=1e-6)
+    # a minimum: the projected force is small, and every small turn costs energy
+    tree, context = simulation.tree, simulation.context
+    state, momentum = simulation.integrator.motion()
+    assert not momentum.any()
+    for index in range(tree.n_coordinates):
+        for turn in (-0.02, 0.02):
+            q = state.q.copy()
+            q[index] += turn
+            context.setPositions(tree.positions(state.replace(q=q)))
+            assert context.getState(energy=True).getPotentialEnergy()._value > energy
+    # hard coordinates are those of the reference
+    assert tree.fit(tree.positions(state)).max_misfit < 1e-12
+
+
+def test_stock_minimize_call_minimises_torsions(alanine):
+    simulation = make_simulation(alanine)
+    simulation.minimizeEnergy()
+    assert simulation.minimum.converged
+    with pytest.raises(ArgumentError, match="minimize_torsions"):
+        simulation.minimizeEnergy(tolerance=1.0)
+
+
+def test_relaxed_geometry_becomes_the_reference(alanine):
+    simulation = make_simulation(alanine, "ghmc")
+    simulation.step(3)
+    before = simulation.integrator.counters
+    old = simulation.tree
+    rigid = simulation.minimize_torsions()
+    relaxed = simulation.relax_geometry(tolerance=0.1)
+    assert relaxed < rigid - 5.0  # bonds and angles had something to give
+    assert simulation.tree.fingerprint != old.fingerprint
+    assert np.abs(positions_of(simulation) - simulation.reference_geometry).max() < 1e-12
+    assert old.fit(simulation.reference_geometry).max_misfit > 1e-4
+    simulation.set_velocities_to_temperature(300)
+    simulation.step(20)
+    assert simulation.tree.fit(positions_of(simulation)).max_misfit < 1e-9
+    assert simulation.integrator.counters["proposed"] == before["proposed"] + 20
+
+
+# ---------------------------------------------------------------------------- the Context from outside
+
+
+def test_velocities_have_the_temperature(alanine):
+    simulation = make_simulation(alanine)
+    n = simulation.tree.n_dof
+    found = []
+    for draw in ("ours", "openmm"):
+        for seed in range(300):
+            if draw == "ours":
+                simulation.set_velocities_to_temperature(300 * unit.kelvin)
+            else:  # Cartesian velocities, projected on the soft motions, have the same law
+                simulation.context.setVelocitiesToTemperature(300, seed + 1)
+            found.append(simulation.integrator.computeSystemTemperature()._value)
+        mean, error = np.mean(found), 300 * np.sqrt(2 / n / len(found))
+        assert abs(mean - 300) < 4 * error  # 6e-5 false alarms
+        found.clear()
+
+
+def test_positions_moved_from_outside_are_read_again(alanine):
+    simulation = make_simulation(alanine, "nve")
+    simulation.step(2)
+    tree = simulation.tree
+    elsewhere = tree.reference.replace(torsions=tree.reference.torsions + 0.4)
+    simulation.context.setPositions(tree.positions(elsewhere))
+    state, _ = simulation.integrator.motion()
+    assert np.abs(np.exp(1j * state.q) - np.exp(1j * elsewhere.q)).max() < 1e-12
+
+
+def test_deformed_positions_are_refused_by_name(alanine):
+    simulation = make_simulation(alanine, "nve")
+    x = positions_of(simulation)
+    x[alanine[0].select("name CB")[0]] += 0.02
+    simulation.context.setPositions(x)
+    with pytest.raises(ModelError, match=r"do not fit the rigid .*ALA"):
+        simulation.step(1)
+
+
+# ---------------------------------------------------------------------------- reporters
+
+
+def test_stock_reporters(alanine, tmp_path):
+    simulation = make_simulation(alanine)
+    log = io.StringIO()
+    simulation.reporters += [
+        app.StateDataReporter(log, 5, step=True, time=True, temperature=True, kineticEnergy=True),
+        app.DCDReporter(str(tmp_path / "x.dcd"), 5),
+        app.XTCReporter(str(tmp_path / "x.xtc"), 5),
+        app.PDBReporter(str(tmp_path / "x.pdb"), 10),
+        mdtraj.reporters.HDF5Reporter(str(tmp_path / "x.h5"), 5),
+    ]
+    simulation.step(20)
+    rows = list(csv.DictReader(io.StringIO(log.getvalue().lstrip("#"))))
+    assert [int(row["Step"]) for row in rows] == [5, 10, 15, 20]
+    last = rows[-1]
+    kinetic = float(last["Kinetic Energy (kJ/mole)"])
+    n = simulation.tree.n_dof
+    assert float(last["Temperature (K)"]) == pytest.approx(2 * kinetic / (n * BOLTZMANN), rel=1e-9)
+    simulation.reporters.clear()
+    for name in ("x.dcd", "x.xtc"):
+        trajectory = mdtraj.load(tmp_path / name, top=mdtraj.Topology.from_openmm(alanine[0].topology))
+        assert trajectory.n_frames == 4
+        assert np.abs(trajectory.xyz[-1] - positions_of(simulation)).max() < 2e-3
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_torsion_reporter(alanine, tmp_path, kind):
+    simulation = make_simulation(alanine, kind, soft="phi psi methyl angles")
+    reporters = [TorsionReporter(tmp_path / name, 4) for name in ("t.npz", "t.csv")]
+    simulation.reporters += reporters
+    simulation.set_velocities_to_temperature(300)
+    simulation.step(12)
+    for reporter in reporters:
+        reporter.close()
+    integrator, tree = simulation.integrator, simulation.tree
+    with np.load(tmp_path / "t.npz", allow_pickle=False) as table:
+        assert table["step"].tolist() == [4, 8, 12]
+        assert np.allclose(table["time"], [0.016, 0.032, 0.048], atol=1e-12)
+        state = integrator.motion()[0]
+        wrapped = np.angle(np.exp(1j * state.torsions))
+        assert np.allclose(table["torsions"][-1], wrapped, atol=1e-12)
+        assert np.allclose(table["bends"][-1], state.bends, atol=1e-12)
+        assert table["torsion_kind"].tolist() == [c.kind for c in tree.torsions]
+        assert table["total"][-1] == pytest.approx(integrator.total_energy(), abs=1e-9)
+        assert np.allclose(table["potential"] + table["kinetic"] + table["fixman"], table["total"], atol=1e-9)
+        openmm_energy = simulation.context.getState(energy=True).getPotentialEnergy()._value
+        assert table["potential"][-1] == pytest.approx(openmm_energy, abs=1e-9)
+        assert (table["fixman"] == 0).all() == (kind == "nve")
+        assert np.isnan(table["acceptance"]).all() == (kind != "ghmc")
+        assert (table["iterations"] > 0).all()
+        torsions = table["torsions"].copy()
+    with open(tmp_path / "t.csv", newline="") as file:
+        rows = list(csv.reader(file))
+    assert len(rows) == 4 and rows[0][0] == "step" and rows[0][9].startswith(tree.coordinates[0].kind)
+    values = np.array(rows[1:], dtype=float)[:, 9:][:, tree.torsion_index]
+    assert np.allclose(values, np.rad2deg(torsions), atol=1e-6)
+    assert not (tmp_path / "t.npz.rows").exists()
+
+
+def test_torsion_reporter_goes_on(alanine, tmp_path):
+    simulation = make_simulation(alanine)
+    for append in (False, True):
+        for name in ("t.npz", "t.csv"):
+            simulation.reporters.append(TorsionReporter(tmp_path / name, 2, append=append))
+        simulation.step(4)
+        for reporter in simulation.reporters:
+            reporter.close()
+        simulation.reporters.clear()
+    with np.load(tmp_path / "t.npz") as table:
+        assert table["step"].tolist() == [2, 4, 6, 8]
+        assert table["torsions"].shape == (4, simulation.tree.n_torsions)
+    assert [line.split(",")[0] for line in (tmp_path / "t.csv").read_text().splitlines()] == ["step", *"2468"]
+
+
+def test_torsion_reporter_refusals(tmp_path):
+    with pytest.raises(ArgumentError, match=r"\.csv or \.npz"):
+        TorsionReporter(tmp_path / "t.txt", 5)
+    with pytest.raises(ArgumentError, match="interval is 0"):
+        TorsionReporter(tmp_path / "t.csv", 0)
+
+
+# ---------------------------------------------------------------------------- checkpoints
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_loaded_run_continues_bit_for_bit(alanine, tmp_path, kind):
+    first = make_simulation(alanine, kind)
+    first.relax_geometry(max_iterations=20)
+    first.set_velocities_to_temperature(300)
+    first.step(20)
+    first.save_checkpoint(tmp_path / "c.npz", {"frames": 5})
+    first.step(20)
+
+    second = make_simulation(alanine, kind, seed=99)
+    assert second.load_checkpoint(tmp_path / "c.npz") == {"frames": 5}
+    assert second.currentStep == 20
+    second.step(7)  # other pauses than the first run: they must not matter
+    second.step(13)
+    for a, b in zip(first.integrator.mover.save(), second.integrator.mover.save(), strict=True):
+        assert np.array_equal(a, b)
+    assert np.array_equal(positions_of(first), positions_of(second))
+    assert first.integrator.counters == second.integrator.counters
+    assert second.currentStep == 40 and second.context.getTime()._value == pytest.approx(0.16, abs=1e-12)
+    # the same without loading differs: the test can fail
+    third = make_simulation(alanine, kind, seed=99)
+    third.step(40)
+    assert not np.array_equal(positions_of(first), positions_of(third))
+
+
+def test_checkpoints_hold_no_pickle_and_refuse_others(alanine, tmp_path):
+    path = tmp_path / "c.npz"
+    simulation = make_simulation(alanine)
+    simulation.step(1)
+    simulation.save_checkpoint(path)
+    with np.load(path, allow_pickle=False) as file:
+        assert all(file[name].dtype != object for name in file.files)
+    with pytest.raises(CheckpointError, match="another model"):
+        make_simulation(alanine, soft="phi psi").load_checkpoint(path)
+    with pytest.raises(CheckpointError, match=r"kind = TorsionLangevinIntegrator"):
+        make_simulation(alanine, "ghmc").load_checkpoint(path)
+    with pytest.raises(CheckpointError, match=r"timestep = 0\.004 and this integrator has 0\.002"):
+        make_simulation(alanine, timestep=0.002).load_checkpoint(path)
+
+
+def test_damaged_checkpoints_are_refused(alanine, tmp_path):
+    simulation = make_simulation(alanine)
+    path = tmp_path / "c.npz"
+    with pytest.raises(CheckpointError, match="there is no checkpoint"):
+        simulation.load_checkpoint(path)
+    simulation.save_checkpoint(path)
+    whole = path.read_bytes()
+    for damaged in (b"", b"nonsense", whole[: len(whole) // 2]):
+        path.write_bytes(damaged)
+        with pytest.raises(CheckpointError, match="damaged"):
+            simulation.load_checkpoint(path)
+
+
+def test_a_failed_write_leaves_the_earlier_checkpoint(alanine, tmp_path, monkeypatch):
+    simulation = make_simulation(alanine)
+    path = tmp_path / "c.npz"
+    simulation.save_checkpoint(path)
+    whole = path.read_bytes()
+    simulation.step(1)
+
+    def full_disk(descriptor):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(checkpoints.os, "fsync", full_disk)
+    with pytest.raises(OSError, match="No space"):
+        simulation.save_checkpoint(path)
+    assert path.read_bytes() == whole and list(tmp_path.iterdir()) == [path]
