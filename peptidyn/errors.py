@@ -36,5 +36,9 @@ class ArgumentError(PeptidynError, ValueError):
     """An argument of the wrong shape, range or name."""
 
 
+class OutputError(PeptidynError, OSError):
+    """A file that cannot be written: full disk, missing folder, no permission."""
+
+
 class MissingDependencyError(PeptidynError, ImportError):
     """An optional package is needed and is not installed."""

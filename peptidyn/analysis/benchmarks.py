@@ -14,7 +14,6 @@ import gc
 import json
 import os
 import platform
-import tempfile
 import time
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
@@ -26,6 +25,7 @@ import numpy as np
 
 from peptidyn._version import __version__
 from peptidyn.errors import ArgumentError
+from peptidyn.files import write_text
 from peptidyn.io.peptides import build_peptide
 from peptidyn.model.build import build_tree
 from peptidyn.model.state import State
@@ -239,17 +239,4 @@ def format_machine(report: Mapping[str, Any]) -> list[str]:
 
 def write_json(report: Mapping[str, Any], path: str | os.PathLike[str]) -> None:
     """Write a report; the file appears only when it is complete."""
-    target = Path(path)
-    handle, name = tempfile.mkstemp(dir=target.parent, prefix=target.name)
-    try:
-        with os.fdopen(handle, "w") as file:
-            json.dump(report, file, indent=1)
-            file.write("\n")
-        os.chmod(name, 0o644)
-        os.replace(name, target)
-    except OSError as error:
-        os.unlink(name)
-        raise ArgumentError(f"cannot write {target}: {error.strerror}") from error
-    except BaseException:
-        os.unlink(name)
-        raise
+    write_text(path, json.dumps(report, indent=1) + "\n")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from textwrap import fill
 from typing import Any
 
 import numpy as np
@@ -97,7 +98,7 @@ def _chain(structure: Structure, chain: int) -> dict[str, Any]:
     residues = np.flatnonzero(atoms.residue_chain == chain)
     names = atoms.residue_name[residues].tolist()
     kinds = Counter(
-        "amino acids" if is_amino_acid(atoms, r) else "waters" if name in WATERS else "other residues"
+        "amino acid" if is_amino_acid(atoms, r) else "water" if name in WATERS else "other residue"
         for r, name in zip(residues.tolist(), names, strict=True)
     )
     ids = atoms.residue_id[residues].tolist()
@@ -111,7 +112,7 @@ def format_inspection(report: dict[str, Any]) -> str:
     lines = [f"{report['name']}: {report['atoms']} atoms, {report['mass']:.2f} Da"]
     lines += ["", "Chains"]
     for chain in report["chains"]:
-        kinds = ", ".join(f"{count} {kind}" for kind, count in chain["kinds"].items())
+        kinds = ", ".join(f"{count} {kind}{'s' if count > 1 else ''}" for kind, count in chain["kinds"].items())
         lines.append(f"  {chain['id'] or '(blank)':8s} {kinds:32s} {chain['span']}")
     lines += ["", "Tree"]
     molecules = ", ".join(f"{count} {name}" for name, count in report["molecules"].items())
@@ -130,7 +131,7 @@ def format_inspection(report: dict[str, Any]) -> str:
         lines += [f"  {first}  --  {second}" for first, second in report["cut_bonds"]]
     if report["notes"]:
         lines += ["", "Notes"]
-        lines += [f"  - {note['text']}" for note in report["notes"]]
+        lines += [fill(note["text"], 110, initial_indent="  - ", subsequent_indent="    ") for note in report["notes"]]
     return "\n".join(lines)
 
 

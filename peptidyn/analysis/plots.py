@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import tempfile
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,6 +10,7 @@ import numpy as np
 from peptidyn.ensemble.fixman_map import BASINS, FixmanMap
 from peptidyn.ensemble.reweighting import FixmanWeights
 from peptidyn.errors import MissingDependencyError
+from peptidyn.files import replacing
 
 
 def new_figure(*args: Any, **keywords: Any) -> tuple[Any, Any]:
@@ -30,16 +29,8 @@ def new_figure(*args: Any, **keywords: Any) -> tuple[Any, Any]:
 
 def save_figure(figure: Any, path: str | os.PathLike[str]) -> None:
     """Write a figure; the file appears only when it is complete."""
-    target = Path(path)
-    handle, name = tempfile.mkstemp(dir=target.parent, suffix=target.suffix)
-    os.close(handle)
-    try:
-        figure.savefig(name, dpi=150)
-        os.chmod(name, 0o644)
-        os.replace(name, target)
-    except BaseException:
-        os.unlink(name)
-        raise
+    with replacing(path) as temporary:
+        figure.savefig(temporary, dpi=150)
 
 
 def plot_fixman_map(chart: FixmanMap, path: str | os.PathLike[str]) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import os
-import tempfile
 from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from peptidyn.errors import StructureError
+from peptidyn.files import write_text
 from peptidyn.io.composition import standard_residues
 from peptidyn.units import ANGSTROM, plain_array
 
@@ -30,26 +30,7 @@ def write_structure(structure: Structure, path: str | os.PathLike[str]) -> None:
     maker = makers.get(path.suffix.lower())
     if maker is None:
         raise StructureError(f"cannot write {path.name}: the name must end in one of {', '.join(makers)}")
-    write_atomically(path, maker(structure))
-
-
-def write_atomically(path: Path, text: str) -> None:
-    """Write text under a temporary name beside `path`, then rename: readers never see half a file."""
-    try:
-        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    except OSError as error:
-        raise StructureError(f"cannot write {path}: {error.strerror}") from error
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as stream:
-            stream.write(text)
-        # mkstemp makes private files; give the usual permissions of a new one.
-        mask = os.umask(0)
-        os.umask(mask)
-        os.chmod(temporary, 0o666 & ~mask)
-        os.replace(temporary, path)
-    except OSError as error:
-        os.unlink(temporary)
-        raise StructureError(f"cannot write {path}: {error.strerror}") from error
+    write_text(path, maker(structure))
 
 
 def _pdb_text(structure: Structure) -> str:

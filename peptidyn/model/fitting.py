@@ -162,12 +162,9 @@ def _fit_frames(
 
 
 def _fixed_arguments(tree: TreeModel) -> tuple[np.ndarray, ...]:
-    order = np.argsort(tree.share_link, kind="stable")
-    share_start = np.zeros(tree.n_links + 1, dtype=np.int64)
-    np.cumsum(np.bincount(tree.share_link, minlength=tree.n_links), out=share_start[1:])
     return (
         tree.parent, tree.joint, tree.axis, tree.origin, tree.coordinate, tree.molecule, tree.q_reference,
-        tree.atom_link, tree.local, tree.masses, share_start, tree.share_atom[order], tree.coordinate_atoms,
+        tree.atom_link, tree.local, tree.masses, *tree.unit_members, tree.coordinate_atoms,
         tree.positions(tree.reference),
     )  # fmt: skip
 

@@ -86,7 +86,8 @@ def mass_properties(
 
 def describe_unit(tree: TreeModel, link: int) -> RigidUnit:
     """Return the rigid unit that `link` carries."""
-    members = tree.share_atom[tree.share_link == link]
+    start, atoms = tree.unit_members
+    members = atoms[start[link] : start[link + 1]]
     own = members[tree.atom_link[members] == link]
     shared = members[tree.atom_link[members] != link]
     kind, name = _name_unit(tree, own)

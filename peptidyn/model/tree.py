@@ -247,6 +247,14 @@ class TreeModel:
         return tuple(c for c in self.coordinates if c.motion == "bend")
 
     @cached_property
+    def unit_members(self) -> tuple[np.ndarray, np.ndarray]:
+        """Atoms of every rigid unit, own and shared: where each link starts (n_links + 1,), and the atoms in a row."""
+        order = np.argsort(self.share_link, kind="stable")
+        start = np.zeros(self.n_links + 1, dtype=np.int64)
+        np.cumsum(np.bincount(self.share_link, minlength=self.n_links), out=start[1:])
+        return start, self.share_atom[order]
+
+    @cached_property
     def coordinate_atoms(self) -> np.ndarray:
         """Atoms that measure every soft coordinate, (n_coordinates, 4) int; -1 where there is none."""
         return coordinate_atoms(self.coordinates)
