@@ -9,11 +9,14 @@ from peptidyn._version import __version__
 
 if TYPE_CHECKING:
     from peptidyn.engine.fixman_force import FixmanForce
+    from peptidyn.engine.forces import make_system
+    from peptidyn.engine.simulation import TorsionSimulation
     from peptidyn.engine.torsion_integrators import (
         TorsionGHMCIntegrator,
         TorsionLangevinIntegrator,
         TorsionVerletIntegrator,
     )
+    from peptidyn.engine.torsion_reporter import TorsionReporter
     from peptidyn.ensemble.fixman_map import fixman_map
     from peptidyn.ensemble.fixman_potential import FixmanPotential
     from peptidyn.ensemble.reweighting import fixman_weights
@@ -57,13 +60,17 @@ _PUBLIC = {
     "TorsionVerletIntegrator": "peptidyn.engine.torsion_integrators",
     "TorsionLangevinIntegrator": "peptidyn.engine.torsion_integrators",
     "TorsionGHMCIntegrator": "peptidyn.engine.torsion_integrators",
+    "make_system": "peptidyn.engine.forces",
+    "TorsionSimulation": "peptidyn.engine.simulation",
+    "TorsionReporter": "peptidyn.engine.torsion_reporter",
 }
 
 __all__ = [  # noqa: RUF022 - in the order of the flow, as in _PUBLIC
     "__version__", "PeptidynError", "Structure", "load_structure", "open_trajectory", "build_peptide", "build_tree",
     "bead_chain", "backbone_frames", "TreeModel", "State", "list_solvers", "get_solver", "mass_matrix",
     "inverse_dynamics", "kinetic_energy", "DHChain", "FixmanPotential", "FixmanForce", "fixman_weights", "fixman_map",
-    "TorsionVerletIntegrator", "TorsionLangevinIntegrator", "TorsionGHMCIntegrator",
+    "TorsionVerletIntegrator", "TorsionLangevinIntegrator", "TorsionGHMCIntegrator", "make_system",
+    "TorsionSimulation", "TorsionReporter",
 ]  # fmt: skip
 
 

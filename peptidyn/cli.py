@@ -77,9 +77,7 @@ def _add_run(commands: argparse._SubParsersAction) -> None:
     p.add_argument("file", metavar="FILE", nargs="?", help="PDB or mmCIF file, plain or .gz")
     p.add_argument("--config", metavar="TOML", help="file with settings, named as here; options win over it")
     p.add_argument("-o", "--output", metavar="FOLDER", help="folder to write (default: named after FILE)")
-    p.add_argument(
-        "--resume", action="store_true", help="continue the run in FOLDER, perhaps with a longer --time"
-    )
+    p.add_argument("--resume", action="store_true", help="continue the run in FOLDER, perhaps with a longer --time")
     p.add_argument("--overwrite", action="store_true", help="replace an earlier run in FOLDER")
     p.add_argument("-q", "--quiet", action="store_true", help="no progress, no report of the stages")
     s = p.add_argument_group("settings")

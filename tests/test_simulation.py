@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import csv
 import io
+import os
 
 import mdtraj
 import numpy as np
@@ -13,13 +15,13 @@ from openmm import app, unit
 from scipy.spatial.transform import Rotation
 
 import peptidyn as ptd
-from peptidyn.engine import checkpoints
 from peptidyn.engine.checkpoints import CheckpointError
 from peptidyn.engine.forces import make_system
 from peptidyn.engine.minimisation import _Chart, _left_jacobian, minimise
 from peptidyn.engine.simulation import TorsionSimulation
+from peptidyn.engine.torsion_integrators import StepError
 from peptidyn.engine.torsion_reporter import TorsionReporter
-from peptidyn.errors import ArgumentError, ModelError
+from peptidyn.errors import ArgumentError, ModelError, OutputError
 from peptidyn.integrators.mover import Mover
 from peptidyn.units import BOLTZMANN
 
@@ -257,6 +259,56 @@ def test_deformed_positions_are_refused_by_name(alanine):
         simulation.step(1)
 
 
+@pytest.mark.parametrize("good_steps", [0, 3])
+def test_forces_that_are_no_numbers(alanine, good_steps):
+    """The error says so, and the simulation is where it was before the step."""
+    structure, system = alanine
+    system = copy.deepcopy(system)
+    field = openmm.CustomExternalForce("log(a)*x")
+    field.addGlobalParameter("a", 1.0)
+    field.addParticle(0)
+    system.addForce(field)
+    simulation = make_simulation((structure, system))
+    simulation.step(5)
+    positions = positions_of(simulation)
+    simulation.context.setParameter("a", -1.0)
+    with pytest.raises(StepError, match=r"step 5 .* not finite"):
+        simulation.step(10)
+    assert simulation.currentStep == 5 and np.array_equal(positions_of(simulation), positions)
+    simulation.context.setParameter("a", 1.0)
+    simulation.step(good_steps)
+    assert np.isfinite(positions_of(simulation)).all()
+
+
+def test_explicit_water_with_pme(alanine, tmp_path):
+    """Waters are rigid bodies, the ion is a point; a checkpoint continues in the same box."""
+    structure, _ = alanine
+    field = app.ForceField("amber14-all.xml", "amber14/tip3p.xml")
+    modeller = app.Modeller(structure.topology, structure.positions * unit.nanometer)
+    modeller.addSolvent(field, boxSize=openmm.Vec3(2.1, 2.1, 2.1) * unit.nanometer, ionicStrength=0.2 * unit.molar)
+    system = make_system(modeller.topology, "vacuum", ("amber14-all.xml", "amber14/tip3p.xml"), periodic=True)
+    wet = ptd.Structure.from_openmm(modeller.topology, system, modeller.positions)
+    tree = ptd.build_tree(wet)
+
+    def simulate():
+        integrator = ptd.TorsionLangevinIntegrator(tree, 300.0, 5.0, 0.002, seed=1)
+        return TorsionSimulation(wet.topology, system, integrator, "CPU")
+
+    simulation = simulate()
+    assert simulation.system.usesPeriodicBoundaryConditions()
+    start = simulation.context.getState(energy=True).getPotentialEnergy()._value
+    assert simulation.minimize_torsions(max_iterations=20) < start - 1000.0
+    simulation.set_velocities_to_temperature(300)
+    simulation.step(10)
+    simulation.save_checkpoint(tmp_path / "c.npz")
+    assert tree.fit(positions_of(simulation)).max_misfit < 1e-5  # the CPU platform has single precision
+    other = simulate()
+    other.load_checkpoint(tmp_path / "c.npz")
+    assert np.array_equal(positions_of(other), positions_of(simulation))
+    other.step(5)
+    assert other.currentStep == 15
+
+
 # ---------------------------------------------------------------------------- reporters
 
 
@@ -406,7 +458,7 @@ def test_a_failed_write_leaves_the_earlier_checkpoint(alanine, tmp_path, monkeyp
     def full_disk(descriptor):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(checkpoints.os, "fsync", full_disk)
-    with pytest.raises(OSError, match="No space"):
+    monkeypatch.setattr(os, "fsync", full_disk)
+    with pytest.raises(OutputError, match="No space"):
         simulation.save_checkpoint(path)
     assert path.read_bytes() == whole and list(tmp_path.iterdir()) == [path]

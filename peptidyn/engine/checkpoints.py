@@ -9,15 +9,14 @@ from __future__ import annotations
 
 import json
 import os
-import tempfile
 import zipfile
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from peptidyn.errors import ArgumentError, PeptidynError
+from peptidyn.files import replacing
 from peptidyn.model.state import State
 
 FORMAT = 1
@@ -138,17 +137,5 @@ def read(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, np.nda
 
 def write_npz(path: str | os.PathLike[str], arrays: dict[str, np.ndarray]) -> None:
     """Write arrays to an npz file that appears only when it is complete and on disk."""
-    target = Path(path)
-    if not target.parent.is_dir():
-        raise ArgumentError(f"the folder {target.parent} does not exist; create it first")
-    handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}-")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            np.savez(file, **arrays)  # type: ignore[arg-type]
-            file.flush()
-            os.fsync(file.fileno())
-        os.chmod(name, 0o644)
-        os.replace(name, target)
-    except BaseException:
-        os.unlink(name)
-        raise
+    with replacing(path, durable=True) as temporary, open(temporary, "wb") as file:
+        np.savez(file, **arrays)  # type: ignore[arg-type]

@@ -19,7 +19,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -44,7 +43,8 @@ from peptidyn.engine.torsion_integrators import (
     TorsionVerletIntegrator,
 )
 from peptidyn.engine.torsion_reporter import TorsionReporter
-from peptidyn.errors import ArgumentError
+from peptidyn.errors import ArgumentError, OutputError
+from peptidyn.files import write_text
 from peptidyn.io.peptides import build_peptide
 from peptidyn.io.readers import load_structure
 from peptidyn.io.structure import Structure
@@ -146,6 +146,7 @@ def run(
     )
     if go_on:
         extra = simulation.load_checkpoint(target / CHECKPOINT)
+        _remove_unfinished(target)
         write_text(target / SETTINGS, settings.to_toml())
         say(f"continuing from step {simulation.currentStep} of {settings.n_steps}")
     else:
@@ -191,10 +192,18 @@ def _make_folder(folder: Path, replace: bool) -> None:
             )
         for path in [folder / name for name in FILES] + list(folder.glob("*.png")):
             path.unlink(missing_ok=True)
+        _remove_unfinished(folder)
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise ArgumentError(f"cannot make the folder {folder}: {error.strerror}") from error
+
+
+def _remove_unfinished(folder: Path) -> None:
+    """Remove files that a killed run was writing; they never got their names."""
+    for name in FILES:
+        for path in folder.glob(f".{name}.*"):
+            path.unlink(missing_ok=True)
 
 
 def _name(settings: RunSettings) -> str:
@@ -202,19 +211,6 @@ def _name(settings: RunSettings) -> str:
         return "ala10"
     name = Path(settings.file).name.removesuffix(".gz")
     return Path(name).stem
-
-
-def write_text(path: Path, text: str) -> None:
-    """Write a text file that appears only when it is complete."""
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}-")
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(text)
-        os.chmod(name, 0o644)
-        os.replace(name, path)
-    except BaseException:
-        os.unlink(name)
-        raise
 
 
 # ---------------------------------------------------------------------------- preparation
@@ -354,6 +350,10 @@ def _produce(
             if simulation.currentStep > begin_step:
                 extra = {"frames": frames, "seconds": before + time.perf_counter() - begin}
                 simulation.save_checkpoint(folder / CHECKPOINT, extra)
+    except OSError as error:
+        raise OutputError(
+            f"cannot write to {folder}: {error.strerror or error}; the run can be resumed from its last checkpoint"
+        ) from error
     finally:
         simulation.reporters.clear()
         for reporter in (torsions, log):

@@ -202,12 +202,15 @@ class TorsionIntegrator(openmm.CustomIntegrator):
         done = 0
         try:
             for done in range(1, steps + 1):
+                before = self.mover.save()
                 if not self._stepper.step() or not np.isfinite(self.mover.momentum).all():
                     done -= 1
-                    raise self._step_error(context, done)
+                    error = self._step_error(context, done)
+                    self.mover.restore(before)
+                    self._stepper.forget()
+                    raise error
         finally:
-            if done:
-                self._write(context, done)
+            self._write(context, done)  # also after none: forces were asked for at trial positions
 
     def _step_error(self, context: Any, done: int) -> StepError:
         rate = (

@@ -1,0 +1,362 @@
+"""`peptidyn run` as a user meets it: files, settings, refusals, interrupts, and exact continuation."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import mdtraj
+import numpy as np
+import pytest
+from conftest import DATA, OPENMM_DATA
+
+from peptidyn.analysis.run_plots import phi_psi_pairs, plot_run
+from peptidyn.cli import main
+from peptidyn.engine import runs
+from peptidyn.engine.checkpoints import read
+from peptidyn.engine.dcd_frames import keep_dcd_frames
+from peptidyn.engine.run_settings import RunSettings, parse_time, resolve_settings
+from peptidyn.engine.simulation import TorsionSimulation
+from peptidyn.errors import ArgumentError, TrajectoryError
+from peptidyn.io.readers import load_structure
+
+ALA1 = DATA / "ala1.pdb"
+QUICK = ("--solvent", "vacuum", "--platform", "Reference", "--seed", "5", "--equilibrate", "40fs", "--report", "5")
+
+
+def run(capsys, *arguments):
+    """Return exit status, standard output and standard error of ``peptidyn run``."""
+    status = main(["run", *map(str, arguments)])
+    captured = capsys.readouterr()
+    return status, captured.out, captured.err
+
+
+def frames_of(folder):
+    """The frames of trajectory.dcd as they are on disk, without the header, which holds a date."""
+    return (folder / "trajectory.dcd").read_bytes()[276:]
+
+
+def assert_same_run(one, other):
+    assert frames_of(one) == frames_of(other)
+    assert (one / "log.csv").read_text() == (other / "log.csv").read_text()
+    with np.load(one / "torsions.npz") as a, np.load(other / "torsions.npz") as b:
+        assert a.files == b.files
+        for name in a.files:
+            assert np.array_equal(a[name], b[name], equal_nan=a[name].dtype.kind == "f"), name
+    for name in ("q", "momentum", "base_position", "base_rotation"):
+        assert np.array_equal(read(one / "checkpoint.npz")[1][name], read(other / "checkpoint.npz")[1][name])
+    headers = [(folder / "trajectory.dcd").read_bytes()[:100] for folder in (one, other)]
+    assert headers[0] == headers[1]
+
+
+@pytest.fixture(scope="module")
+def whole_run(tmp_path_factory):
+    """A run of 60 steps that nothing interrupted."""
+    folder = tmp_path_factory.mktemp("runs") / "whole"
+    assert main(["run", str(ALA1), *QUICK, "--steps", "60", "-q", "-o", str(folder)]) == 0
+    return folder
+
+
+# ---------------------------------------------------------------------------- what a run leaves
+
+
+def test_files_of_a_run(whole_run):
+    found = {path.name for path in whole_run.iterdir()}
+    assert found == {
+        "topology.pdb", "run.toml", "trajectory.dcd", "log.csv", "torsions.npz", "checkpoint.npz", "summary.json",
+        "energy.png", "drift.png", "ramachandran.png",
+    }  # fmt: skip
+    summary = json.loads((whole_run / "summary.json").read_text())
+    assert summary["complete"] and summary["steps"] == 60 and summary["frames"] == 12
+    assert summary["time_ps"] == 0.48 and summary["platform"] == "Reference" and summary["fixman"]
+    assert summary["settings"]["seed"] == 5 and summary["ns_per_day"] > 0
+    trajectory = mdtraj.load(whole_run / "trajectory.dcd", top=whole_run / "topology.pdb")
+    assert trajectory.n_frames == 12
+    assert len((whole_run / "log.csv").read_text().splitlines()) == 13
+    with np.load(whole_run / "torsions.npz") as table:
+        assert table["step"].tolist() == list(range(5, 61, 5))
+        (phi, psi), *_ = phi_psi_pairs({name: table[name] for name in table.files})
+        for column, measured in ((phi, mdtraj.compute_phi(trajectory)[1]), (psi, mdtraj.compute_psi(trajectory)[1])):
+            difference = table["torsions"][:, column] - measured[:, 0]
+            assert np.abs(np.angle(np.exp(1j * difference))).max() < 1e-3  # DCD is single precision
+        assert table["potential"].mean() == pytest.approx(summary["potential_kJ_per_mol"])
+    # bonds are those of the relaxed reference in every frame
+    bonds = np.array([[b[0].index, b[1].index] for b in trajectory.topology.bonds])
+    assert np.ptp(mdtraj.compute_distances(trajectory, bonds), axis=0).max() < 1e-5
+
+
+def test_the_resolved_settings_repeat_the_run(capsys, tmp_path, whole_run):
+    status, out, err = run(capsys, "--config", whole_run / "run.toml", "-o", tmp_path / "again")
+    assert status == 0 and err == ""
+    assert "relaxed the geometry" in out and "done: 0.48 ps, 12 frames" in out
+    assert_same_run(tmp_path / "again", whole_run)
+
+
+def test_other_seeds_give_other_runs(capsys, tmp_path, whole_run):
+    assert run(capsys, "--config", whole_run / "run.toml", "--seed", "6", "-o", tmp_path / "x")[0] == 0
+    assert frames_of(tmp_path / "x") != frames_of(whole_run)
+
+
+def test_default_structure_and_folder(capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    status, out, _ = run(capsys, "--steps", "2", "--equilibrate", "0ps", "--report", "1", "--no-relax")
+    assert status == 0 and "ala10: 112 atoms" in out and "was not relaxed" in out
+    settings = (tmp_path / "ala10-run" / "run.toml").read_text()
+    assert "relax = false" in settings and "seed = " in settings
+
+
+@pytest.mark.parametrize("ensemble", ["nve", "ghmc"])
+def test_other_ensembles(capsys, tmp_path, ensemble):
+    options = ("--ensemble", ensemble, "--steps", "20", "--preset", "angles", "-o", tmp_path / "x")
+    status, out, _ = run(capsys, ALA1, *QUICK, *options)
+    summary = json.loads((tmp_path / "x" / "summary.json").read_text())
+    assert status == 0 and "3 bends" in out
+    assert ("acceptance" in summary) == (ensemble == "ghmc")
+    assert ("drift_kJ_per_mol_per_ns" in summary) == (ensemble == "nve")
+    assert summary["fixman"] == (ensemble == "ghmc")
+
+
+def test_without_matplotlib(capsys, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    status, out, _ = run(capsys, ALA1, *QUICK, "--steps", "10", "-o", tmp_path / "x")
+    assert status == 0 and "no pictures were drawn" in out and 'pip install "peptidyn[plots]"' in out
+    assert not list((tmp_path / "x").glob("*.png"))
+
+
+def test_pictures_need_a_run(tmp_path):
+    with pytest.raises(ArgumentError, match=r"no torsions\.npz"):
+        plot_run(tmp_path)
+
+
+# ---------------------------------------------------------------------------- preparation
+
+
+def test_missing_hydrogens_are_added(tmp_path):
+    structure = load_structure(DATA / "ala3.pdb")
+    structure.subset("not element H").write(tmp_path / "bare.pdb")
+    prepared = runs.prepare_structure(RunSettings(file=str(tmp_path / "bare.pdb")))
+    assert prepared.n_atoms == structure.n_atoms and not prepared.missing_hydrogens
+
+
+def test_implicit_solvent_leaves_waters_out():
+    with pytest.raises(ArgumentError, match="water only"):
+        runs.prepare_structure(RunSettings(file=str(OPENMM_DATA / "tip3p.pdb")))
+    vacuum = runs.prepare_structure(RunSettings(file=str(OPENMM_DATA / "tip3p.pdb"), solvent="vacuum"))
+    assert vacuum.n_residues > 1
+
+
+def test_bad_input_leaves_no_folder(capsys, tmp_path):
+    for arguments, phrase in (
+        (("missing.pdb",), "missing.pdb"),
+        ((ALA1, "--select", "resname XYZ"), "matches no atom"),
+        ((ALA1, "--solvent", "honey"), "obc2, gbn2, vacuum"),
+        ((ALA1, "--time", "5"), "with its unit"),
+        ((ALA1, "--steps", "5", "--time", "5ps"), "give one of them"),
+        ((ALA1, "--ensemble", "npt"), "langevin, nve, ghmc"),
+        ((ALA1, "--temperature", "-3"), "positive"),
+    ):
+        status, _, err = run(capsys, *arguments, "-o", tmp_path / "x")
+        assert status == 2 and phrase in err and err.count("\n") == 1
+        assert not (tmp_path / "x").exists()
+
+
+# ---------------------------------------------------------------------------- settings
+
+
+def test_times():
+    assert parse_time("time", "1.5ns") == 1500.0
+    assert parse_time("time", " 250 fs ") == 0.25
+    assert RunSettings(time="1ns", timestep=4.0).n_steps == 250_000
+    assert RunSettings(report="100").report_steps == 100
+    assert RunSettings(report="0.8ps").report_steps == 100
+
+
+def test_settings_from_file_and_command_line(tmp_path):
+    config = tmp_path / "run.toml"
+    config.write_text(
+        'steps = 50\ntemperature = 310\nsoft = "phi psi"\nrigid = ["resid 1 to 3"]\nhydrogen-mass = 3.0\n'
+    )
+    settings = resolve_settings({"time": "2ps", "preset": "angles"}, config)
+    assert settings.temperature == 310.0 and settings.hydrogen_mass == 3.0 and settings.rigid == ("resid 1 to 3",)
+    assert settings.steps is None and settings.n_steps == 250  # the command line's time replaces the file's steps
+    assert settings.soft_words == "phi psi chi omega angles"
+    assert settings.seed is not None
+    config.write_text(settings.to_toml())
+    assert resolve_settings({}, config) == settings
+    soft = resolve_settings({"soft": "phi"}, config)
+    config.write_text(soft.to_toml())
+    assert resolve_settings({}, config) == soft
+
+
+@pytest.mark.parametrize(
+    ("text", "phrase"),
+    [
+        ("temprature = 300", "did you mean temperature"),
+        ('temperature = "hot"', "expected a number"),
+        ("steps = 1.5", "expected a whole number"),
+        ("relax = 1", "expected true or false"),
+        ('rigid = "all"', "expected a list of texts"),
+        ("steps = 0", "expected 1 or more"),
+        ("steps 5", "not a TOML file"),
+        ('steps = 5\ntime = "1ps"', "both time and steps"),
+    ],
+)
+def test_bad_settings_are_refused(tmp_path, text, phrase):
+    (tmp_path / "run.toml").write_text(text + "\n")
+    with pytest.raises(ArgumentError, match=phrase):
+        resolve_settings({}, tmp_path / "run.toml")
+
+
+# ---------------------------------------------------------------------------- earlier runs
+
+
+def test_an_earlier_run_is_kept_unless_told(capsys, tmp_path, whole_run):
+    folder = tmp_path / "x"
+    shutil.copytree(whole_run, folder)
+    (folder / "notes.txt").write_text("mine")
+    before = {path.name: path.read_bytes() for path in folder.iterdir()}
+    status, _, err = run(capsys, ALA1, *QUICK, "--steps", "10", "-o", folder)
+    assert status == 2 and "--resume" in err and "--overwrite" in err
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
+    assert run(capsys, ALA1, *QUICK, "--steps", "10", "-o", folder, "--overwrite")[0] == 0
+    assert json.loads((folder / "summary.json").read_text())["steps"] == 10
+    assert (folder / "notes.txt").read_text() == "mine"
+
+
+def test_resume_refusals(capsys, tmp_path, whole_run):
+    folder = tmp_path / "x"
+    shutil.copytree(whole_run, folder)
+    for arguments, phrase in (
+        (("--resume",), "-o with the folder"),
+        (("--resume", "-o", tmp_path / "nowhere"), "no run to resume"),
+        (("--resume", "--overwrite", "-o", folder), "give one of them"),
+        (("--resume", "--timestep", "4", "-o", folder), "timestep was 8.0"),
+    ):
+        status, _, err = run(capsys, *arguments)
+        assert status == 2 and phrase in err
+    assert_same_run(folder, whole_run)
+
+
+def test_resuming_a_complete_run_changes_nothing(capsys, tmp_path, whole_run):
+    shutil.copytree(whole_run, tmp_path / "x")
+    assert run(capsys, "--resume", "-o", tmp_path / "x")[0] == 0
+    assert_same_run(tmp_path / "x", whole_run)
+
+
+@pytest.mark.parametrize("ensemble", ["langevin", "ghmc"])
+def test_a_lengthened_run_equals_a_long_one(capsys, tmp_path, ensemble):
+    options = (ALA1, *QUICK, "--ensemble", ensemble, "--no-relax")
+    for name, steps in (("long", 30), ("short", 13)):  # 13: between two reports
+        assert run(capsys, *options, "--steps", steps, "-o", tmp_path / name)[0] == 0
+    status, out, _ = run(capsys, "--resume", "--steps", "30", "-o", tmp_path / "short")
+    assert status == 0 and "continuing from step 13 of 30" in out
+    assert_same_run(tmp_path / "short", tmp_path / "long")
+
+
+# ---------------------------------------------------------------------------- interrupts and crashes
+
+
+def test_frames_beyond_the_checkpoint_are_dropped(capsys, tmp_path, whole_run):
+    """A crash between a report and its checkpoint: the other files are ahead."""
+    folder = tmp_path / "x"
+    assert run(capsys, "--config", whole_run / "run.toml", "--steps", "20", "-o", folder)[0] == 0
+    early = (folder / "checkpoint.npz").read_bytes()
+    assert run(capsys, "--resume", "--steps", "40", "-o", folder)[0] == 0
+    (folder / "checkpoint.npz").write_bytes(early)
+    with open(folder / "log.csv", "a") as log:
+        log.write("45,0.36")  # a line that was being written
+    assert run(capsys, "--resume", "--steps", "60", "-o", folder)[0] == 0
+    assert_same_run(folder, whole_run)
+
+
+def test_ctrl_c_stops_between_steps(capsys, tmp_path, monkeypatch, whole_run):
+    folder, step = tmp_path / "x", TorsionSimulation.step
+
+    def interrupted_step(self, steps):
+        if self.reporters and self.currentStep == 25:
+            signal.raise_signal(signal.SIGINT)
+        step(self, steps)
+
+    monkeypatch.setattr(TorsionSimulation, "step", interrupted_step)
+    status, _, err = run(capsys, "--config", whole_run / "run.toml", "-o", folder)
+    assert status == 130 and "continue with --resume" in err
+    summary = json.loads((folder / "summary.json").read_text())
+    assert not summary["complete"] and summary["steps"] == 30
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    monkeypatch.undo()
+    assert run(capsys, "--resume", "-o", folder)[0] == 0
+    assert_same_run(folder, whole_run)
+
+
+def test_kill_in_the_middle_and_resume(capsys, tmp_path):
+    """SIGKILL leaves no time to tidy up; the resumed run equals the uninterrupted one frame for frame."""
+    options = [str(ALA1), *QUICK, "--no-relax", "-q"]
+    killed, whole = tmp_path / "killed", tmp_path / "whole"
+    command = [sys.executable, "-m", "peptidyn", "run", *options, "--steps", "100000", "-o", str(killed)]
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])}
+    process = subprocess.Popen(command, env=environment, stderr=subprocess.PIPE)
+    try:
+        deadline = time.monotonic() + 120
+        trajectory = killed / "trajectory.dcd"
+        while not (trajectory.exists() and trajectory.stat().st_size > 6000):
+            assert process.poll() is None, process.stderr.read()
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+    finally:
+        process.kill()
+        process.communicate()
+    assert process.returncode == -signal.SIGKILL
+    reached = read(killed / "checkpoint.npz")[0]["step"]
+    assert 0 < reached < 100_000
+    steps = str(reached + 50)
+    assert run(capsys, "--resume", "--steps", steps, "-o", killed)[0] == 0
+    assert run(capsys, *options, "--steps", steps, "-o", whole)[0] == 0
+    assert_same_run(killed, whole)
+    assert not list(killed.glob(".*")) and not (killed / "torsions.npz.rows").exists()
+
+
+def test_a_run_killed_while_preparing_starts_again(capsys, tmp_path, whole_run):
+    folder = tmp_path / "x"
+    folder.mkdir()
+    for name in ("run.toml", "topology.pdb"):
+        shutil.copy(whole_run / name, folder)
+    assert run(capsys, "--resume", "-o", folder)[0] == 0
+    assert_same_run(folder, whole_run)
+
+
+def test_a_step_too_large_leaves_the_checkpoint(capsys, tmp_path):
+    folder = tmp_path / "x"
+    options = ("--soft", "phi psi methyl", "--timestep", "150", "--steps", "500", "--report", "1", "-o", folder)
+    status, _, err = run(capsys, ALA1, *QUICK[:6], "--equilibrate", "0ps", *options)
+    assert status == 2 and "could not be made" in err and "try" in err and err.count("\n") == 1
+    about, _ = read(folder / "checkpoint.npz")
+    trajectory = folder / "trajectory.dcd"
+    frames = mdtraj.load(trajectory, top=folder / "topology.pdb").n_frames if about["extra"]["frames"] else 0
+    assert about["step"] == about["extra"]["frames"] == frames < 500
+
+
+# ---------------------------------------------------------------------------- DCD files
+
+
+def test_dcd_cutting(tmp_path, whole_run):
+    path = tmp_path / "t.dcd"
+    shutil.copy(whole_run / "trajectory.dcd", path)
+    keep_dcd_frames(path, 7)
+    top = whole_run / "topology.pdb"
+    kept, whole = mdtraj.load(path, top=top), mdtraj.load(whole_run / "trajectory.dcd", top=top)
+    assert kept.n_frames == 7 and np.array_equal(kept.xyz, whole.xyz[:7])
+    with pytest.raises(TrajectoryError, match="shorter than the 8 frames"):
+        keep_dcd_frames(path, 8)
+    keep_dcd_frames(path, 0)
+    assert not path.exists()
+    path.write_bytes(b"x" * 400)
+    with pytest.raises(TrajectoryError, match="not a DCD file"):
+        keep_dcd_frames(path, 1)
+    with pytest.raises(TrajectoryError, match="No such file"):
+        keep_dcd_frames(tmp_path / "none.dcd", 1)

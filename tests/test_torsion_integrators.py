@@ -1,0 +1,277 @@
+"""The torsion integrators inside stock OpenMM, with real force fields on the Reference platform."""
+
+from __future__ import annotations
+
+import io
+
+import mdtraj
+import numpy as np
+import openmm
+import pytest
+from openmm import app, unit
+from real_structures import DATA, load
+
+import peptidyn as ptd
+from peptidyn.engine.torsion_integrators import StepError, repartition_hydrogen_mass
+from peptidyn.errors import ArgumentError, ModelError
+from peptidyn.units import BOLTZMANN
+
+REFERENCE = openmm.Platform.getPlatformByName("Reference")
+
+
+def vacuum(structure, **options):
+    return app.ForceField("amber14-all.xml").createSystem(structure.topology, constraints=None, **options)
+
+
+def simulate(structure, integrator, system=None):
+    simulation = app.Simulation(structure.topology, system or vacuum(structure), integrator, REFERENCE)
+    simulation.context.setPositions(structure.positions)
+    return simulation
+
+
+@pytest.fixture(scope="module")
+def cystine():
+    """A peptide with side chains, a proline and a disulfide that closes a loop across the chain."""
+    structure = ptd.build_peptide("ACPWKCA", phi=-120, psi=130)
+    return structure
+
+
+SYSTEMS = {
+    "ala10": ("phi psi chi methyl", lambda: load(DATA / "ala10-helix.pdb")),
+    "mixed": ("phi psi chi polar", lambda: ptd.build_peptide("APWK")),
+    "angles": ("phi psi omega angles", lambda: load(DATA / "ala3.pdb")),
+}
+
+
+@pytest.mark.parametrize("name", SYSTEMS)
+def test_second_order_in_the_step(name):
+    soft, make = SYSTEMS[name]
+    structure = make()
+    tree = ptd.build_tree(structure, soft)
+    errors = []
+    for h in (0.002, 0.001, 0.0005):
+        integrator = ptd.TorsionVerletIntegrator(tree, h)
+        simulation = simulate(structure, integrator)
+        integrator.rng = np.random.default_rng(0)
+        integrator.set_velocities_to_temperature(100)
+        before = integrator.total_energy()
+        worst = 0.0
+        for _ in range(8):
+            simulation.step(round(0.004 / h))
+            worst = max(worst, abs(integrator.total_energy() - before))
+        errors.append(worst)
+    orders = -np.diff(np.log2(errors))
+    assert np.abs(orders - 2.0).max() < 0.1, errors
+
+
+@pytest.mark.parametrize("name", SYSTEMS)
+def test_reversible(name):
+    soft, make = SYSTEMS[name]
+    structure = make()
+    tree = ptd.build_tree(structure, soft)
+    integrator = ptd.TorsionVerletIntegrator(tree, 0.002)
+    simulation = simulate(structure, integrator)
+    integrator.rng = np.random.default_rng(1)
+    integrator.set_velocities_to_temperature(300)
+    start = integrator.mover.save()
+    for _ in range(2):
+        simulation.step(50)
+        integrator.mover.momentum *= -1.0
+        simulation.context.setVelocities(integrator.mover.atom_velocities())
+    assert np.abs(integrator.mover.q - start[0]).max() < 1e-9
+    assert np.abs(integrator.mover.momentum - start[3]).max() < 1e-7 * np.abs(start[3]).max()
+
+
+def test_stock_simulation_with_stock_reporters(tmp_path):
+    structure = load(DATA / "ala3.pdb")
+    tree = ptd.build_tree(structure, "phi psi methyl")
+    integrator = ptd.TorsionLangevinIntegrator(
+        tree, 300 * unit.kelvin, 5 / unit.picosecond, 4 * unit.femtoseconds, fixman=True, seed=7
+    )
+    simulation = simulate(structure, integrator)
+    log = io.StringIO()
+    simulation.reporters.append(
+        app.StateDataReporter(log, 20, step=True, time=True, temperature=True, kineticEnergy=True)
+    )
+    simulation.reporters.append(app.DCDReporter(str(tmp_path / "t.dcd"), 20))
+    simulation.step(600)
+    assert simulation.currentStep == 600
+    assert simulation.context.getTime()._value == pytest.approx(2.4)
+    table = np.genfromtxt(io.StringIO(log.getvalue()), delimiter=",", names=True)
+    kinetic, temperature = table["Kinetic_Energy_kJmole"], table["Temperature_K"]
+    # the reported temperature is that of the reported kinetic energy over torsions and base
+    assert temperature == pytest.approx(2 * kinetic / (tree.n_dof * BOLTZMANN), rel=2e-3)
+    assert 200 < temperature[5:].mean() < 400  # 15 dof, 25 frames: five standard errors
+    trajectory = mdtraj.load(str(tmp_path / "t.dcd"), top=structure.to_mdtraj().topology)
+    assert trajectory.n_frames == 30
+    weights = ptd.fixman_weights(tree, trajectory, 300)
+    assert weights.misfit.max() < 1e-5  # every frame is rigid to the precision of the file
+
+
+def test_seeds_and_settings():
+    structure = load(DATA / "ala1.pdb")
+    tree = ptd.build_tree(structure)
+    ends = []
+    for seed in (1, 1, 2):
+        integrator = ptd.TorsionLangevinIntegrator(tree, 300, 1.0, 0.004, seed=seed)
+        simulation = simulate(structure, integrator)
+        simulation.step(10)
+        ends.append(simulation.context.getState(positions=True).getPositions(asNumpy=True)._value)
+    assert np.array_equal(ends[0], ends[1]) and not np.array_equal(ends[0], ends[2])
+    integrator.setTemperature(350 * unit.kelvin)
+    integrator.setFriction(2.0)
+    assert integrator.getTemperature() == 350 * unit.kelvin and integrator.getFriction()._value == 2.0
+    simulation.step(5)
+
+
+def test_ghmc_accepts_small_steps_and_reports():
+    structure = load(DATA / "ala1.pdb")
+    integrator = ptd.TorsionGHMCIntegrator(ptd.build_tree(structure), 300, 1.0, 0.008, seed=3)
+    simulation = simulate(structure, integrator)
+    simulation.step(100)
+    assert integrator.acceptance > 0.9
+    assert simulation.currentStep == 100
+
+
+def test_hydrogen_mass_repartitioning():
+    structure = load(DATA / "ala1.pdb")
+    tree = ptd.build_tree(structure, "phi psi methyl")
+    masses = repartition_hydrogen_mass(tree, 3 * unit.dalton)
+    assert masses.sum() == pytest.approx(tree.masses.sum())
+    assert masses[structure.atoms.element == "H"] == pytest.approx(3.0)
+    integrator = ptd.TorsionLangevinIntegrator(tree, 300, 1.0, 0.004, hydrogen_mass=3.0, seed=1)
+    simulation = simulate(structure, integrator)
+    simulation.step(20)
+    with pytest.raises(ArgumentError, match="without mass"):
+        repartition_hydrogen_mass(tree, 8.0)
+
+
+def test_moved_context_is_read_again_or_refused():
+    structure = load(DATA / "ala3.pdb")
+    tree = ptd.build_tree(structure)
+    integrator = ptd.TorsionVerletIntegrator(tree, 0.002)
+    simulation = simulate(structure, integrator)
+    simulation.step(5)
+    other = tree.reference.replace(torsions=tree.reference.torsions + 0.3)
+    simulation.context.setPositions(tree.positions(other))
+    simulation.context.setVelocities(np.zeros((tree.n_atoms, 3)))
+    simulation.step(1)
+    assert np.abs(integrator.mover.q - other.q).max() < 0.05
+    broken = tree.positions(other)
+    broken[structure.atoms.residue_atoms[2]["O"]] += 0.05
+    simulation.context.setPositions(broken)
+    with pytest.raises(ModelError, match="peptide plane ALA 3 - ALA 4"):
+        simulation.step(1)
+
+
+def test_disulfide_is_held_by_the_force_field(cystine):
+    """The S-S bond is no part of the tree, but its force acts: total energy is conserved with it."""
+    topology = cystine.topology
+    sulfur = [a for a in topology.atoms() if a.name == "SG"]
+    modeller = app.Modeller(topology, cystine.positions * unit.nanometer)
+    modeller.delete([a for a in topology.atoms() if a.name == "HG" and a.residue.name == "CYS"])
+    pair = [a for a in modeller.topology.atoms() if a.name == "SG"]
+    modeller.topology.addBond(*pair)
+    system = app.ForceField("amber14-all.xml").createSystem(modeller.topology, constraints=None)
+    structure = ptd.Structure.from_openmm(modeller.topology, system, modeller.positions)
+    tree = ptd.build_tree(structure)
+    assert len(tree.cut_bonds) == 1 and len(sulfur) == 2
+    integrator = ptd.TorsionVerletIntegrator(tree, 0.0001)
+    simulation = simulate(structure, integrator, system)
+    before = integrator.total_energy()  # far from closed: a long spring
+    simulation.step(100)
+    assert abs(integrator.total_energy() - before) < 1e-4 * abs(before)
+
+
+def test_explicit_water_with_pme():
+    peptide = load(DATA / "ala1.pdb")
+    field = app.ForceField("amber14-all.xml", "amber14/tip3p.xml")
+    modeller = app.Modeller(peptide.topology, peptide.positions * unit.nanometer)
+    modeller.addSolvent(field, boxSize=openmm.Vec3(1.9, 1.9, 1.9) * unit.nanometer)
+    system = field.createSystem(
+        modeller.topology, nonbondedMethod=app.PME, nonbondedCutoff=0.8, constraints=None, rigidWater=False
+    )
+    structure = ptd.Structure.from_openmm(modeller.topology, system, modeller.positions)
+    tree = ptd.build_tree(structure)
+    waters = tree.n_molecules - 1
+    assert waters > 100 and tree.n_dof == 6 * tree.n_molecules + tree.n_torsions
+    integrator = ptd.TorsionLangevinIntegrator(tree, 300, 5.0, 0.001, seed=2)
+    simulation = app.Simulation(modeller.topology, system, integrator)
+    simulation.context.setPositions(structure.positions)
+    simulation.step(20)
+    x = simulation.context.getState(positions=True).getPositions(asNumpy=True)._value
+    assert np.isfinite(x).all()
+    assert tree.fit(x).max_misfit < 1e-5
+    assert integrator.computeSystemTemperature()._value > 0
+
+
+# ---------------------------------------------------------------------------- refusals
+
+
+def refusal(change, match):
+    structure = load(DATA / "ala1.pdb")
+    system = vacuum(structure)
+    change(system)
+    integrator = ptd.TorsionVerletIntegrator(ptd.build_tree(structure), 0.002)
+    simulation = simulate(structure, integrator, system)
+    with pytest.raises(ModelError, match=match):
+        simulation.step(1)
+
+
+def test_systems_that_do_not_fit_are_refused():
+    refusal(lambda s: s.addConstraint(0, 1, 0.11), "constraints=None and rigidWater=False")
+    refusal(lambda s: s.addForce(openmm.AndersenThermostat(300, 1)), "AndersenThermostat")
+    refusal(lambda s: s.setParticleMass(3, 0.0), "has no mass")
+    refusal(lambda s: s.setParticleMass(3, 5.0), "mass of .* is 5.0000 Da in the System")
+
+    def virtual(system):
+        system.setParticleMass(0, 0.0)
+        system.setVirtualSite(0, openmm.TwoParticleAverageSite(1, 2, 0.5, 0.5))
+
+    refusal(virtual, "is a virtual site")
+
+
+def test_other_systems_and_missing_contexts():
+    small, large = load(DATA / "ala1.pdb"), load(DATA / "ala3.pdb")
+    integrator = ptd.TorsionVerletIntegrator(ptd.build_tree(small), 0.002)
+    with pytest.raises(ModelError, match="not bound to a Context"):
+        integrator.step(1)
+    simulation = simulate(large, integrator)
+    with pytest.raises(ModelError, match=r"42 particles but the tree has 22 atoms"):
+        simulation.step(1)
+
+
+def test_barostat_is_refused():
+    structure = load(DATA / "ala1.pdb")
+    topology = structure.topology
+    topology = app.Modeller(topology, structure.positions * unit.nanometer).topology
+    topology.setUnitCellDimensions(openmm.Vec3(3, 3, 3))
+    system = app.ForceField("amber14-all.xml").createSystem(
+        topology, nonbondedMethod=app.CutoffPeriodic, constraints=None
+    )
+    system.addForce(openmm.MonteCarloBarostat(1, 300))
+    integrator = ptd.TorsionVerletIntegrator(ptd.build_tree(structure), 0.002)
+    simulation = simulate(structure, integrator, system)
+    with pytest.raises(ModelError, match="constant volume"):
+        simulation.step(1)
+
+
+def test_a_step_that_is_too_large_names_the_torsion():
+    structure = load(DATA / "ala3.pdb")
+    tree = ptd.build_tree(structure, "phi psi methyl")
+    integrator = ptd.TorsionVerletIntegrator(tree, 0.5)
+    simulation = simulate(structure, integrator)
+    integrator.set_velocities_to_temperature(3000)
+    with pytest.raises(StepError, match=r"step \d+ at .* ps could not be made; the step is too large: \w+ of chain A"):
+        simulation.step(50)
+    x = simulation.context.getState(positions=True).getPositions(asNumpy=True)._value
+    assert np.isfinite(x).all()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "phrase"),
+    [((-1, 1, 0.002), "temperature"), ((300, -1, 0.002), "friction"), ((300, 1, 0), "time step")],
+)
+def test_bad_settings(phrase, arguments):
+    with pytest.raises(ArgumentError, match=phrase):
+        ptd.TorsionLangevinIntegrator(ptd.build_tree(load(DATA / "ala1.pdb")), *arguments)
