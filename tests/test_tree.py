@@ -458,3 +458,17 @@ def test_states_check_their_parts():
         tree.reference.replace(base_rotation=[[2.0, 0, 0, 0]])
     with pytest.raises(ArgumentError, match=r"velocities has shape \(3,\), expected \(12,\)"):
         tree.velocities(tree.reference, np.zeros(3))
+
+
+def test_pdb_and_mmcif_of_one_entry_give_the_same_tree():
+    pairs = {}
+    for path in all_paths():
+        pairs.setdefault(path.stem, []).append(path)
+    for paths_of_entry in pairs.values():
+        if {p.suffix for p in paths_of_entry} != {".pdb", ".cif"}:
+            continue
+        first, second = (build_tree(load_structure(p)) for p in paths_of_entry)
+        assert np.array_equal(first.parent, second.parent) and np.array_equal(first.atom_link, second.atom_link)
+        assert [str(c) for c in first.coordinates] == [str(c) for c in second.coordinates]
+        assert np.abs(first.q_reference - second.q_reference).max() < 1e-9
+        assert first.masses == pytest.approx(second.masses)

@@ -334,8 +334,8 @@ def _produce(
     try:
         for reporter in (torsions, log):
             reporter.open(simulation)
-        with _StopRequest() as stop, Progress(step_ps * total, _name(settings), "ps", progress) as bar:
-            bar.advance(step_ps * begin_step)
+        left = step_ps * max(0, total - begin_step)
+        with _StopRequest() as stop, Progress(left, _name(settings), "ps", progress) as bar:
             while simulation.currentStep < total and not stop.made:
                 step = simulation.currentStep
                 count = min(PAUSE, total - step, interval - step % interval)
@@ -350,6 +350,8 @@ def _produce(
             if simulation.currentStep > begin_step:
                 extra = {"frames": frames, "seconds": before + time.perf_counter() - begin}
                 simulation.save_checkpoint(folder / CHECKPOINT, extra)
+    except OutputError:
+        raise
     except OSError as error:
         raise OutputError(
             f"cannot write to {folder}: {error.strerror or error}; the run can be resumed from its last checkpoint"

@@ -1,0 +1,50 @@
+"""What the README and the pages in docs/ print is run as printed."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from peptidyn.cli import make_parser
+
+ROOT = Path(__file__).parents[1]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+
+
+def blocks(page: Path, language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```", page.read_text(), flags=re.M | re.S)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
+def test_python_blocks_run(page, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "data").symlink_to(ROOT / "data")
+    names: dict = {}
+    for block in blocks(page, "python"):
+        exec(compile(block, str(page), "exec"), names)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
+def test_commands_parse(page):
+    """Every peptidyn command on a page is one that the parser takes."""
+    import shlex
+
+    text = page.read_text()
+    commands = re.findall(r"^(?:\s{4})?(peptidyn [a-z]+ [^\n`\[|]*?)(?:\s+#.*)?$", text, flags=re.M)
+    for command in commands:
+        if "..." not in command and command.upper() != command:
+            make_parser().parse_args(shlex.split(command)[1:])
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
+def test_links_and_pictures_exist(page):
+    for target in re.findall(r"\]\(([^)#:]+)\)", page.read_text()):
+        assert (page.parent / target).exists(), target
+
+
+def test_two_commands_on_the_first_screen():
+    first = blocks(ROOT / "README.md", "bash")[0].strip().splitlines()
+    assert len(first) == 2 and all(line.startswith("python3 -m venv") for line in first)
+    assert (ROOT / "README.md").read_text().index("```bash") < 1200
