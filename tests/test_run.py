@@ -147,6 +147,11 @@ def test_missing_hydrogens_are_added(tmp_path):
 def test_implicit_solvent_leaves_waters_out():
     with pytest.raises(ArgumentError, match="water only"):
         runs.prepare_structure(RunSettings(file=str(OPENMM_DATA / "tip3p.pdb")))
+    shared = load_structure(OPENMM_DATA / "test.pdb")
+    waters = int(np.isin(shared.atoms.residue_name, ["HOH"]).sum())
+    prepared = runs.prepare_structure(RunSettings(file=str(OPENMM_DATA / "test.pdb")))
+    assert waters > 0 and prepared.n_residues == shared.n_residues - waters
+    assert any(f"{waters} waters left out" in note.text for note in prepared.notes_of("water"))
     vacuum = runs.prepare_structure(RunSettings(file=str(OPENMM_DATA / "tip3p.pdb"), solvent="vacuum"))
     assert vacuum.n_residues > 1
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from peptidyn.analysis.plots import new_figure, save_figure
+from peptidyn.engine.run_settings import read_toml
 from peptidyn.errors import ArgumentError
 
 _BLUE, _ORANGE = "#1f4e79", "#c8781e"
@@ -20,7 +21,7 @@ def plot_run(folder: str | os.PathLike[str]) -> list[Path]:
     Parameters
     ----------
     folder : str or path
-        With the torsions.npz that `peptidyn run` left there.
+        With the torsions.npz and run.toml that `peptidyn run` left there.
 
     Returns
     -------
@@ -37,7 +38,7 @@ def plot_run(folder: str | os.PathLike[str]) -> list[Path]:
         return []
     pictures = [place / "energy.png", place / "drift.png"]
     _plot_energy(table, pictures[0])
-    _plot_drift(table, pictures[1])
+    _plot_drift(table, pictures[1], conserved=read_toml(place / "run.toml").get("ensemble") == "nve")
     pairs = phi_psi_pairs(table)
     if pairs:
         pictures.append(place / "ramachandran.png")
@@ -77,20 +78,18 @@ def _plot_energy(table: dict[str, np.ndarray], path: Path) -> None:
     save_figure(figure, path)
 
 
-def _plot_drift(table: dict[str, np.ndarray], path: Path) -> None:
+def _plot_drift(table: dict[str, np.ndarray], path: Path, conserved: bool) -> None:
+    """Draw the total energy; its drift means something only where nothing exchanges energy with the molecule."""
     figure, axes = new_figure()
     time, change = table["time"], table["total"] - table["total"][0]
-    slope, offset = np.polyfit(time, change, 1)
     axes.plot(time, change, linewidth=0.9, color=_BLUE)
-    axes.plot(
-        time, offset + slope * time, color="black", linestyle="--", linewidth=0.9,
-        label=f"{1000 * slope:+.3g} kJ/mol/ns",
-    )  # fmt: skip
-    axes.set(
-        xlabel="time (ps)", ylabel="change of the total energy (kJ/mol)",
-        title="Total energy: conserved in nve, exchanged with the bath otherwise",
-    )  # fmt: skip
-    axes.legend(frameon=False)
+    if conserved:
+        slope, offset = np.polyfit(time, change, 1)
+        label = f"{1000 * slope:+.3g} kJ/mol/ns"
+        axes.plot(time, offset + slope * time, color="black", linestyle="--", linewidth=0.9, label=label)
+        axes.legend(frameon=False)
+    title = "Drift of the total energy" if conserved else "Total energy, exchanged with the heat bath"
+    axes.set(xlabel="time (ps)", ylabel="change of the total energy (kJ/mol)", title=title)
     save_figure(figure, path)
 
 

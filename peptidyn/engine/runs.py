@@ -45,6 +45,7 @@ from peptidyn.engine.torsion_integrators import (
 from peptidyn.engine.torsion_reporter import TorsionReporter
 from peptidyn.errors import ArgumentError, OutputError
 from peptidyn.files import write_text
+from peptidyn.io.notes import Note, counted
 from peptidyn.io.peptides import build_peptide
 from peptidyn.io.readers import load_structure
 from peptidyn.io.structure import Structure
@@ -151,7 +152,7 @@ def run(
         say(f"continuing from step {simulation.currentStep} of {settings.n_steps}")
     else:
         write_text(target / SETTINGS, settings.to_toml())
-        _start(simulation, settings, say)
+        _start(simulation, settings, say, progress)
         extra = {"frames": 0, "seconds": 0.0}
         simulation.save_checkpoint(target / CHECKPOINT, extra)
     return _produce(simulation, settings, target, extra, progress)
@@ -231,7 +232,9 @@ def prepare_structure(settings: RunSettings) -> Structure:
         if not solute.any():
             raise ArgumentError(f"{settings.file} holds water only; implicit solvent leaves nothing to simulate")
         if not solute.all():
-            structure = structure.subset(solute)
+            waters = len(np.unique(structure.atoms.residue[~solute]))
+            note = Note("water", f"{counted(waters, 'water')} left out: the solvent {settings.solvent} is implicit")
+            structure = structure.subset(solute).with_notes(note)
     return structure
 
 
@@ -270,9 +273,10 @@ def _platform(settings: RunSettings) -> tuple[Any, dict[str, str] | None]:
     return platform, {"Threads": str(settings.threads)}
 
 
-def _start(simulation: TorsionSimulation, settings: RunSettings, say: Callable[[str], None]) -> None:
+def _start(simulation: TorsionSimulation, settings: RunSettings, say: Callable[[str], None], progress: bool) -> None:
     """Relax, minimise and equilibrate; then time and steps count from zero."""
     if settings.relax:
+        say("relaxing bonds, angles and torsions ...")
         say(f"relaxed the geometry: {simulation.relax_geometry(max_iterations=RELAX_ITERATIONS):.1f} kJ/mol")
     else:
         # recorded in checkpoints, to the last digit
@@ -280,13 +284,16 @@ def _start(simulation: TorsionSimulation, settings: RunSettings, say: Callable[[
         say("note: the reference geometry was not relaxed, and populations depend on it")
     say(f"minimised in torsions: {simulation.minimize_torsions(max_iterations=MINIMISE_ITERATIONS):.1f} kJ/mol")
     simulation.set_velocities_to_temperature(settings.temperature)
-    left = settings.equilibration_steps
-    while left > 0:
-        simulation.step(min(left, REDRAW))
-        left -= REDRAW
-        if left > 0:
-            simulation.set_velocities_to_temperature(settings.temperature)
-    say(f"equilibrated for {1e-3 * settings.timestep * settings.equilibration_steps:g} ps")
+    left, step_ps = settings.equilibration_steps, 1e-3 * settings.timestep
+    with Progress(step_ps * left, "equilibrating", "ps", progress) as bar:
+        while left > 0:
+            count = min(left, REDRAW)
+            simulation.step(count)
+            bar.advance(step_ps * count)
+            left -= count
+            if left:
+                simulation.set_velocities_to_temperature(settings.temperature)
+    say(f"equilibrated for {step_ps * settings.equilibration_steps:g} ps")
     simulation.integrator.counters = dict.fromkeys(simulation.integrator.counters, 0)
     simulation.context.setTime(0.0)
     simulation.context.setStepCount(0)
