@@ -83,7 +83,7 @@ def _add_run(commands: argparse._SubParsersAction) -> None:
     s = p.add_argument_group("settings")
     s.add_argument("--time", metavar="TIME", help="length of the run, e.g. 100ps or 2ns (default: 100ps)")
     s.add_argument("--steps", type=int, metavar="N", help="length of the run in steps, instead of --time")
-    s.add_argument("--timestep", type=float, metavar="FS", help="time step in fs (default: 8)")
+    s.add_argument("--timestep", type=float, metavar="FS", help="time step in fs (default: 8; 4 with soft bond angles)")
     s.add_argument("-T", "--temperature", type=float, metavar="K", help="temperature in K (default: 300)")
     s.add_argument("--friction", type=float, metavar="1/PS", help="friction in 1/ps (default: 1)")
     s.add_argument("--ensemble", metavar="NAME", help="langevin (default), nve or ghmc")

@@ -189,7 +189,9 @@ def test_settings_from_file_and_command_line(tmp_path):
     )
     settings = resolve_settings({"time": "2ps", "preset": "angles"}, config)
     assert settings.temperature == 310.0 and settings.hydrogen_mass == 3.0 and settings.rigid == ("resid 1 to 3",)
-    assert settings.steps is None and settings.n_steps == 250  # the command line's time replaces the file's steps
+    assert (
+        settings.steps is None and settings.n_steps == 500
+    )  # at 4 fs; the command line's time replaces the file's steps
     assert settings.soft_words == "phi psi chi omega angles"
     assert settings.seed is not None
     config.write_text(settings.to_toml())
@@ -365,3 +367,11 @@ def test_dcd_cutting(tmp_path, whole_run):
         keep_dcd_frames(path, 1)
     with pytest.raises(TrajectoryError, match="No such file"):
         keep_dcd_frames(tmp_path / "none.dcd", 1)
+
+
+def test_the_default_time_step_depends_on_what_is_soft():
+    assert resolve_settings({}).timestep == 8.0
+    assert resolve_settings({"soft": "phi psi methyl"}).timestep == 8.0
+    assert resolve_settings({"preset": "angles"}).timestep == 4.0
+    assert resolve_settings({"soft": "phi psi polar"}).timestep == 4.0
+    assert resolve_settings({"preset": "angles", "timestep": 8.0}).timestep == 8.0

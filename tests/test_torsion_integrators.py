@@ -275,3 +275,59 @@ def test_a_step_that_is_too_large_names_the_torsion():
 def test_bad_settings(phrase, arguments):
     with pytest.raises(ArgumentError, match=phrase):
         ptd.TorsionLangevinIntegrator(ptd.build_tree(load(DATA / "ala1.pdb")), *arguments)
+
+
+# ---------------------------------------------------------------------------- long runs
+
+
+def relaxed_ala10(soft):
+    """Return topology, native OBC2 system, tree of the relaxed helix and an equilibrated state of the context."""
+    from peptidyn.engine.forces import make_system
+
+    helix = load(DATA / "ala10-helix.pdb")
+    system = make_system(helix.topology, solvent="obc2")
+    platform = openmm.Platform.getPlatformByName("CPU")
+    context = openmm.Context(system, openmm.VerletIntegrator(0.001), platform, {"Threads": "1"})
+    context.setPositions(helix.positions)
+    openmm.LocalEnergyMinimizer.minimize(context, 1.0)
+    x = context.getState(positions=True).getPositions(asNumpy=True)._value
+    structure = ptd.Structure.from_openmm(helix.topology, system, x)
+    tree = ptd.build_tree(structure, soft)
+    warm = ptd.TorsionLangevinIntegrator(tree, 300, 2.0, 0.002, seed=1)
+    simulation = cpu_simulation(structure, system, warm)
+    simulation.context.setPositions(x)
+    warm.set_velocities_to_temperature(300)
+    simulation.step(3000)
+    return structure, system, tree, simulation.context.getState(positions=True, velocities=True)
+
+
+def cpu_simulation(structure, system, integrator):
+    platform = openmm.Platform.getPlatformByName("CPU")
+    return app.Simulation(structure.topology, system, integrator, platform, {"Threads": "1"})
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("soft", "timestep", "limit"), [("phi psi methyl", 0.004, 2.0), ("phi psi", 0.010, 3.0)])
+def test_energy_does_not_drift(soft, timestep, limit):
+    """200 ps at constant energy in native OBC2: drift below the limit in kJ/mol/ns."""
+    structure, system, tree, start = relaxed_ala10(soft)
+    integrator = ptd.TorsionVerletIntegrator(tree, timestep)
+    simulation = cpu_simulation(structure, system, integrator)
+    simulation.context.setState(start)
+    energies = []
+    for _ in range(round(200 / timestep) // 100):
+        simulation.step(100)
+        energies.append(integrator.total_energy())
+    time = 0.1 * timestep * np.arange(len(energies))
+    assert abs(np.polyfit(time, energies, 1)[0]) < limit
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("soft", "timestep", "least"), [("phi psi methyl", 0.008, 0.97), ("phi psi", 0.010, 0.99)])
+def test_ghmc_acceptance(soft, timestep, least):
+    structure, system, tree, start = relaxed_ala10(soft)
+    integrator = ptd.TorsionGHMCIntegrator(tree, 300, 1.0, timestep, seed=2)
+    simulation = cpu_simulation(structure, system, integrator)
+    simulation.context.setState(start)
+    simulation.step(4000)
+    assert integrator.acceptance >= least

@@ -15,9 +15,12 @@ from typing import Any
 
 from peptidyn.engine.forces import SOLVENTS
 from peptidyn.errors import ArgumentError
+from peptidyn.model.chemistry import BENDS, parse_soft
 
 PRESETS = {"torsions": "phi psi chi", "angles": "phi psi chi omega angles"}
 """Soft coordinates by name: the default model, and the one recommended for populations."""
+
+DEFAULT_TIME = "100ps"
 
 ENSEMBLES = ("langevin", "nve", "ghmc")
 
@@ -38,8 +41,8 @@ class RunSettings:
         For hydrogens that are added.
     time, steps : str or None, int or None
         Length of the run; one of them.
-    timestep : float
-        fs.
+    timestep : float or None
+        fs; None means 8, or 4 when bond angles or the rotors of OH, SH and NH are soft.
     temperature : float
         K.
     friction : float
@@ -69,7 +72,7 @@ class RunSettings:
     pH: float = 7.0
     time: str | None = None
     steps: int | None = None
-    timestep: float = 8.0
+    timestep: float | None = None
     temperature: float = 300.0
     friction: float = 1.0
     ensemble: str = "langevin"
@@ -88,9 +91,9 @@ class RunSettings:
     report: str = "1ps"
 
     def __post_init__(self) -> None:
-        for name in ("timestep", "temperature"):
-            if not getattr(self, name) > 0:
-                raise ArgumentError(f"{name} is {getattr(self, name):g}, expected a positive number")
+        for name, value in (("timestep", self.timestep), ("temperature", self.temperature)):
+            if value is not None and not value > 0:
+                raise ArgumentError(f"{name} is {value:g}, expected a positive number")
         if not self.friction >= 0:
             raise ArgumentError(f"friction is {self.friction:g}, expected a number that is not negative")
         _check_choice("ensemble", self.ensemble, ENSEMBLES)
@@ -102,15 +105,15 @@ class RunSettings:
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise ArgumentError(f"{name} is {value}, expected 1 or more")
-        for value in (self.n_steps, self.report_steps, self.equilibration_steps):
-            assert value >= 0
+        for count in (self.n_steps, self.report_steps, self.equilibration_steps):
+            assert count >= 0
 
     @property
     def n_steps(self) -> int:
         """Length of the run in steps."""
         if self.steps is not None:
             return self.steps
-        return max(1, self._steps("time", self.time if self.time is not None else "100ps"))
+        return max(1, self._steps("time", self.time if self.time is not None else DEFAULT_TIME))
 
     @property
     def report_steps(self) -> int:
@@ -134,8 +137,16 @@ class RunSettings:
         """Whether U_F is part of the energy."""
         return self.ensemble != "nve" if self.fixman is None else self.fixman
 
+    @property
+    def timestep_ps(self) -> float:
+        """The time step in ps, given or by default."""
+        if self.timestep is not None:
+            return 1e-3 * self.timestep
+        quick = parse_soft(self.soft_words) & {*BENDS, "polar"}
+        return 0.004 if quick else 0.008
+
     def _steps(self, name: str, text: str) -> int:
-        return round(parse_time(name, text) / (1e-3 * self.timestep))
+        return round(parse_time(name, text) / self.timestep_ps)
 
     def to_toml(self) -> str:
         """Return the settings as a TOML table; what is not set is left out."""
@@ -153,14 +164,17 @@ def resolve_settings(
 ) -> RunSettings:
     """Return settings from defaults (or `base`), then the file `config`, then what was `given`; later ones win.
 
-    Within one source, time excludes steps and soft excludes preset; across sources the later one replaces both. A seed
-    is drawn if there is none, so that every run can be repeated.
+    Within one source, time excludes steps and soft excludes preset; across sources the later one replaces both. The
+    time step and the length are filled in, and a seed is drawn if there is none, so that every run can be repeated.
     """
     settings = RunSettings() if base is None else base
     if config is not None:
         settings = _changed(settings, read_toml(config), str(config))
     settings = _changed(settings, given, "the command line")
-    return settings if settings.seed is not None else replace(settings, seed=secrets.randbelow(2**31))
+    seed = secrets.randbelow(2**31) if settings.seed is None else settings.seed
+    timestep = 1e3 * settings.timestep_ps if settings.timestep is None else settings.timestep
+    time = DEFAULT_TIME if settings.time is None and settings.steps is None else settings.time
+    return replace(settings, seed=seed, timestep=timestep, time=time)
 
 
 def read_toml(path: str | os.PathLike[str]) -> dict[str, Any]:

@@ -250,7 +250,7 @@ def make_simulation(settings: RunSettings, structure: Structure) -> TorsionSimul
 
 def make_integrator(settings: RunSettings, tree: TreeModel) -> TorsionIntegrator:
     """Return the integrator that the settings ask for."""
-    timestep = 1e-3 * settings.timestep
+    timestep = settings.timestep_ps
     common: dict[str, Any] = {
         "fixman": settings.uses_fixman,
         "seed": settings.seed,
@@ -284,7 +284,7 @@ def _start(simulation: TorsionSimulation, settings: RunSettings, say: Callable[[
         say("note: the reference geometry was not relaxed, and populations depend on it")
     say(f"minimised in torsions: {simulation.minimize_torsions(max_iterations=MINIMISE_ITERATIONS):.1f} kJ/mol")
     simulation.set_velocities_to_temperature(settings.temperature)
-    left, step_ps = settings.equilibration_steps, 1e-3 * settings.timestep
+    left, step_ps = settings.equilibration_steps, settings.timestep_ps
     with Progress(step_ps * left, "equilibrating", "ps", progress) as bar:
         while left > 0:
             count = min(left, REDRAW)
@@ -335,7 +335,7 @@ def _produce(
     log = TorsionReporter(folder / LOG, interval, coordinates=False, append=True, keep=frames)
     trajectory = app.DCDReporter(str(folder / TRAJECTORY), interval, append=frames > 0)
     simulation.reporters += [trajectory, log, torsions]
-    step_ps = 1e-3 * settings.timestep
+    step_ps = settings.timestep_ps
     begin_step, begin = simulation.currentStep, time.perf_counter()
     before = float(extra["seconds"])
     try:
