@@ -14,7 +14,7 @@ from conftest import OPENMM_DATA
 from scipy.sparse import coo_matrix
 from scipy.sparse.csgraph import connected_components
 
-from peptidyn.errors import ArgumentError, SelectionError, StructureError
+from peptidyn.errors import ArgumentError, OutputError, SelectionError, StructureError
 from peptidyn.io.altlocs import Site, choose_locations
 from peptidyn.io.bonding import PEPTIDE_BOND_LIMIT
 from peptidyn.io.readers import load_structure
@@ -1299,10 +1299,10 @@ def test_failed_writes_leave_nothing(tmp_path, villin):
     structure = load_structure(villin)
     with pytest.raises(StructureError, match=r"must end in one of \.pdb"):
         structure.write(tmp_path / "x.xyz")
-    with pytest.raises(StructureError, match="cannot write"):
+    with pytest.raises(OutputError, match="cannot write"):
         structure.write(tmp_path / "no folder" / "x.pdb")
     (tmp_path / "taken.pdb").mkdir()
-    with pytest.raises(StructureError, match="cannot write"):
+    with pytest.raises(OutputError, match="cannot write"):
         structure.write(tmp_path / "taken.pdb")
     assert [p.name for p in tmp_path.iterdir()] == ["taken.pdb"]
 
