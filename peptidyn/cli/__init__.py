@@ -1,0 +1,64 @@
+"""The command line: parses, calls the library, prints. One file per command.
+
+Exit status: 0 done, 2 bad input or usage (one sentence on standard error, nothing written), 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+
+from peptidyn._version import __version__
+from peptidyn.cli import bench, build, fixman, inspect, run
+from peptidyn.errors import PeptidynError
+
+__all__ = ["main", "make_parser"]
+
+_EPILOG = """examples:
+  peptidyn run
+  peptidyn run protein.pdb --time 1ns --preset angles -o protein-run
+  peptidyn inspect data/all20.pdb
+  peptidyn inspect 1abc.cif.gz --add-hydrogens --soft "phi psi chi omega angles"
+  peptidyn build AAAAAAAAAA --phi -57 --psi -47 -o helix.pdb
+  peptidyn fixman run.xtc --top start.pdb -T 300 -o weights.csv --plot
+  peptidyn fixman --map data/ala1.pdb --residue 2 -o map.csv --plot
+  peptidyn bench solvers -o bench
+"""
+
+COMMANDS = (run, inspect, build, fixman, bench)
+"""Modules of this package with one command each: `add_command` adds its parser, in the order of --help."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line; return the exit status."""
+    parser = make_parser()
+    options = parser.parse_args(arguments)
+    try:
+        return options.run(options)
+    except PeptidynError as error:
+        print(f"peptidyn: {error}", file=sys.stderr)
+        return 2
+    except BrokenPipeError:
+        # the reader (head, less) has gone: nothing more to say, and Python must not try again at exit
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except KeyboardInterrupt:
+        print("peptidyn: interrupted", file=sys.stderr)
+        return 130
+
+
+def make_parser() -> argparse.ArgumentParser:
+    """Return the argument parser with all subcommands."""
+    parser = argparse.ArgumentParser(
+        prog="peptidyn",
+        description="Torsion-space molecular dynamics of polypeptides.",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--version", action="version", version=f"peptidyn {__version__}")
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    for command in COMMANDS:
+        command.add_command(commands)
+    return parser

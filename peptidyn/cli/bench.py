@@ -1,0 +1,57 @@
+"""`peptidyn bench`: measure solvers, Fixman potential and forward dynamics."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+
+from peptidyn.errors import ArgumentError
+
+
+def add_command(commands: argparse._SubParsersAction) -> None:
+    """Add the command to the parser."""
+    p = commands.add_parser(
+        "bench",
+        help="measure the solvers, the Fixman potential, or forward dynamics beside Pinocchio",
+        description="Measure, in interleaved rounds on polyalanine chains: how the cost of every solver grows with the "
+        "number of torsions (solvers); what the Fixman potential and trajectory weights cost (fixman); forward "
+        "dynamics beside Pinocchio, if that is installed (peers).",
+    )
+    p.add_argument("what", metavar="WHAT", choices=("solvers", "fixman", "peers"), help="solvers, fixman or peers")
+    p.add_argument("--sizes", metavar="N,N,...", help="numbers of torsions (default: those of docs/performance.md)")
+    p.add_argument("--repeats", type=int, default=7, metavar="N", help="interleaved rounds (default: 7)")
+    p.add_argument("--frames", type=int, metavar="N", help="fixman: length of the trajectory (default: 10000)")
+    p.add_argument("-o", "--output", metavar="FOLDER", help="write WHAT.json, and for solvers a picture, there")
+    p.add_argument("--overwrite", action="store_true", help="replace files that exist")
+    p.add_argument("--json", action="store_true", help="print everything as JSON")
+    p.add_argument("-q", "--quiet", action="store_true", help="no progress")
+    p.set_defaults(run=run_command)
+
+
+def run_command(options: argparse.Namespace) -> int:
+    """Run the command; return the exit status."""
+    if "numpy" not in sys.modules:  # which reads these when it is loaded; all methods are compared on one thread
+        for variable in ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS"):
+            os.environ.setdefault(variable, "1")
+    from peptidyn.analysis.benchmark_suite import run_benchmark
+
+    report, text = run_benchmark(
+        options.what,
+        sizes=None if options.sizes is None else _sizes(options.sizes),
+        rounds=options.repeats,
+        frames=options.frames,
+        folder=options.output,
+        overwrite=options.overwrite,
+        progress=not options.quiet,
+    )
+    print(json.dumps(report, indent=1) if options.json else text)
+    return 0
+
+
+def _sizes(text: str) -> list[int]:
+    try:
+        return [int(part) for part in text.split(",")]
+    except ValueError:
+        raise ArgumentError(f"--sizes is {text!r}, expected whole numbers separated by commas") from None

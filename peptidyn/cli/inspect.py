@@ -1,0 +1,46 @@
+"""`peptidyn inspect`: what peptidyn makes of a structure file."""
+
+from __future__ import annotations
+
+import argparse
+import json
+
+from peptidyn.cli.options import add_tree_options
+
+
+def add_command(commands: argparse._SubParsersAction) -> None:
+    """Add the command to the parser."""
+    p = commands.add_parser(
+        "inspect",
+        help="show chains, rigid units, torsions, degrees of freedom and the D-H table of a structure",
+        description="Show what peptidyn makes of a structure file: chains, rigid units, torsions by kind, degrees of "
+        "freedom, what was made rigid and why, and the Denavit-Hartenberg table of the backbone.",
+    )
+    p.add_argument("file", metavar="FILE", help="PDB or mmCIF file, plain or .gz")
+    p.add_argument("--frames", action="store_true", help="print the D-H table of every backbone segment")
+    p.add_argument("--json", action="store_true", help="print everything as JSON")
+    p.add_argument("--add-hydrogens", action="store_true", help="complete missing hydrogens and heavy atoms first")
+    p.add_argument("--pH", type=float, default=7.0, help="protonation of added hydrogens (default: 7)")
+    p.add_argument("--model", type=int, default=0, help="which model of the file, from 0 (default: 0)")
+    add_tree_options(p)
+    p.set_defaults(run=run_command)
+
+
+def run_command(options: argparse.Namespace) -> int:
+    """Run the command; return the exit status."""
+    from peptidyn.analysis.inspection import format_inspection, inspect_tree
+    from peptidyn.io.readers import load_structure
+    from peptidyn.model.backbone import backbone_frames
+    from peptidyn.model.build import build_tree
+
+    structure = load_structure(options.file, model=options.model, add_hydrogens=options.add_hydrogens, pH=options.pH)
+    tree = build_tree(structure, soft=options.soft, base=options.base, rigid=options.rigid)
+    frames = tuple(backbone_frames(structure)) if options.frames else ()
+    report = inspect_tree(structure, tree, frames)
+    if options.json:
+        print(json.dumps(report, indent=1))
+        return 0
+    print(format_inspection(report))
+    for table in frames:
+        print(f"\n{table.to_text()}")
+    return 0

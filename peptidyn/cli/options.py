@@ -1,0 +1,24 @@
+"""What several commands share: options of the tree, and the check of files to write."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from peptidyn.errors import ArgumentError
+
+
+def add_tree_options(p: argparse.ArgumentParser) -> None:
+    """Add the options that say which tree is built."""
+    p.add_argument("--soft", default="phi psi chi", help='soft coordinates (default: "phi psi chi")')
+    p.add_argument("--base", choices=("free", "fixed"), default="free", help="whether molecules float (default: free)")
+    p.add_argument("--rigid", action="append", metavar="SELECTION", help="MDTraj selection to freeze into one body")
+
+
+def check_output(path: str, overwrite: bool) -> None:
+    """Raise ArgumentError if `path` exists and may not be replaced, or its folder does not exist."""
+    file = Path(path)
+    if file.exists() and not overwrite:
+        raise ArgumentError(f"{file} exists; choose another name, or give --overwrite to replace it")
+    if not file.parent.is_dir():
+        raise ArgumentError(f"the folder {file.parent} does not exist; create it first")

@@ -1,0 +1,96 @@
+"""`peptidyn run`: simulate a structure in torsion space."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+from peptidyn.errors import MissingDependencyError
+
+
+def add_command(commands: argparse._SubParsersAction) -> None:
+    """Add the command to the parser."""
+    p = commands.add_parser(
+        "run",
+        help="simulate a structure in torsion space",
+        description="Prepare a structure (hydrogens, relaxed geometry), minimise, equilibrate and simulate it in "
+        "torsion space. Without FILE, capped decaalanine is built. The folder then holds the trajectory, energies, "
+        "torsions, settings, a summary, pictures and a checkpoint.",
+    )
+    p.add_argument("file", metavar="FILE", nargs="?", help="PDB or mmCIF file, plain or .gz")
+    p.add_argument("--config", metavar="TOML", help="file with settings, named as here; options win over it")
+    p.add_argument("-o", "--output", metavar="FOLDER", help="folder to write (default: named after FILE)")
+    p.add_argument("--resume", action="store_true", help="continue the run in FOLDER, perhaps with a longer --time")
+    p.add_argument("--overwrite", action="store_true", help="replace an earlier run in FOLDER")
+    p.add_argument("-q", "--quiet", action="store_true", help="no progress, no report of the stages")
+    s = p.add_argument_group("settings")
+    s.add_argument("--time", metavar="TIME", help="length of the run, e.g. 100ps or 2ns (default: 100ps)")
+    s.add_argument("--steps", type=int, metavar="N", help="length of the run in steps, instead of --time")
+    s.add_argument("--timestep", type=float, metavar="FS", help="time step in fs (default: 8; 4 with soft bond angles)")
+    s.add_argument("-T", "--temperature", type=float, metavar="K", help="temperature in K (default: 300)")
+    s.add_argument("--friction", type=float, metavar="1/PS", help="friction in 1/ps (default: 1)")
+    s.add_argument("--ensemble", metavar="NAME", help="langevin (default), nve or ghmc")
+    s.add_argument(
+        "--fixman",
+        action=argparse.BooleanOptionalAction,
+        default=None,
+        help="whether the Fixman potential is part of the energy (default: yes, except for nve)",
+    )
+    s.add_argument("--preset", metavar="NAME", help="soft set: torsions (default), or angles, better for populations")
+    s.add_argument("--soft", metavar="WORDS", help='soft coordinates, instead of --preset, e.g. "phi psi chi methyl"')
+    s.add_argument("--rigid", action="append", metavar="SELECTION", help="MDTraj selection to freeze into one body")
+    s.add_argument("--select", metavar="SELECTION", help="MDTraj selection of the atoms to simulate (default: all)")
+    s.add_argument("--hydrogen-mass", type=float, metavar="DA", help="repartition masses: hydrogens get this one")
+    s.add_argument("--solvent", metavar="NAME", help="obc2 (default), gbn2 or vacuum")
+    s.add_argument("--forcefield", metavar="NAME", help="amber14 (default), or a force field file of OpenMM")
+    s.add_argument("--pH", type=float, help="protonation of hydrogens that are added (default: 7)")
+    s.add_argument("--platform", metavar="NAME", help="OpenMM platform (default: the fastest)")
+    s.add_argument("--threads", type=int, metavar="N", help="threads of the CPU platform")
+    s.add_argument("--seed", type=int, metavar="N", help="of the random numbers (default: drawn, and recorded)")
+    s.add_argument("--report", metavar="TIME", help="time between frames, or a number of steps (default: 1ps)")
+    s.add_argument("--equilibrate", metavar="TIME", help="equilibration before the run (default: 2ps)")
+    s.add_argument(
+        "--no-relax",
+        dest="relax",
+        action="store_false",
+        default=None,
+        help="keep bond lengths and angles of FILE instead of relaxing them",
+    )
+    p.set_defaults(run=run_command)
+
+
+_RUN_SETTINGS = (
+    "file", "time", "steps", "timestep", "temperature", "friction", "ensemble", "fixman", "preset", "soft", "rigid",
+    "select", "hydrogen_mass", "solvent", "forcefield", "pH", "platform", "threads", "seed", "report", "equilibrate",
+    "relax",
+)  # fmt: skip
+
+
+def run_command(options: argparse.Namespace) -> int:
+    """Run the command; return the exit status."""
+    from peptidyn.analysis.run_plots import plot_run
+    from peptidyn.engine.runs import run
+
+    def say(text: str) -> None:
+        if not options.quiet:
+            print(text, flush=True)
+
+    result = run(
+        {name: value for name in _RUN_SETTINGS if (value := getattr(options, name)) is not None},
+        config=options.config,
+        folder=options.output,
+        resume=options.resume,
+        overwrite=options.overwrite,
+        progress=not options.quiet,
+        say=say,
+    )
+    done = f"{result.summary['time_ps']:g} ps, {result.summary['frames']} frames in {result.folder}"
+    if result.interrupted:
+        print(f"peptidyn: interrupted after {done}; continue with --resume -o {result.folder}", file=sys.stderr)
+        return 130
+    try:
+        plot_run(result.folder)
+    except MissingDependencyError as error:
+        say(f"note: no pictures were drawn: {error}")
+    say(f"done: {done}")
+    return 0
