@@ -99,7 +99,7 @@ def _plot_ramachandran(table: dict[str, np.ndarray], pairs: list[tuple[int, int]
     phi, psi = degrees[:, [p for p, _ in pairs]], degrees[:, [s for _, s in pairs]]
     colour: Any = np.broadcast_to(table["time"][:, None], phi.shape)
     points = axes.scatter(phi.ravel(), psi.ravel(), c=colour.ravel(), s=6, cmap="cividis", linewidths=0)
-    figure.colorbar(points, ax=axes, label="time (ps, shrink=0.8)")
+    figure.colorbar(points, ax=axes, label="time (ps)", shrink=0.8)
     axes.set(
         xlim=(-180, 180), ylim=(-180, 180), xlabel="φ (degrees)", ylabel="ψ (degrees)",
         title=f"{len(pairs)} residues, {len(degrees)} frames",

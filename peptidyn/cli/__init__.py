@@ -7,11 +7,16 @@ from __future__ import annotations
 
 import argparse
 import os
+import platform
 import sys
+import time
+import traceback
 from collections.abc import Sequence
+from importlib.metadata import version
 
 from peptidyn._version import __version__
-from peptidyn.cli import bench, build, fixman, inspect, run
+from peptidyn.cli import bench, build, completion, fixman, inspect, run
+from peptidyn.cli.terminal import paint
 from peptidyn.errors import PeptidynError
 
 __all__ = ["main", "make_parser"]
@@ -27,7 +32,7 @@ _EPILOG = """examples:
   peptidyn bench solvers -o bench
 """
 
-COMMANDS = (run, inspect, build, fixman, bench)
+COMMANDS = (run, inspect, build, fixman, bench, completion)
 """Modules of this package with one command each: `add_command` adds its parser, in the order of --help."""
 
 
@@ -35,18 +40,26 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; return the exit status."""
     parser = make_parser()
     options = parser.parse_args(arguments)
+    begin = time.perf_counter()
+    if options.verbose:
+        print(f"peptidyn: {', '.join(_versions())}", file=sys.stderr)
     try:
         return options.run(options)
     except PeptidynError as error:
-        print(f"peptidyn: {error}", file=sys.stderr)
+        if options.verbose:
+            traceback.print_exception(error)
+        print(f"{paint('peptidyn:', 'error', sys.stderr)} {error}", file=sys.stderr)
         return 2
     except BrokenPipeError:
         # the reader (head, less) has gone: nothing more to say, and Python must not try again at exit
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except KeyboardInterrupt:
-        print("peptidyn: interrupted", file=sys.stderr)
+        print(f"{paint('peptidyn:', 'warning', sys.stderr)} interrupted", file=sys.stderr)
         return 130
+    finally:
+        if options.verbose:
+            print(f"peptidyn: {time.perf_counter() - begin:.1f} s", file=sys.stderr)
 
 
 def make_parser() -> argparse.ArgumentParser:
@@ -61,4 +74,12 @@ def make_parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     for command in COMMANDS:
         command.add_command(commands)
+    for one in commands.choices.values():
+        one.add_argument("-v", "--verbose", action="store_true", help="print versions, time and the origin of errors")
     return parser
+
+
+def _versions() -> list[str]:
+    """Return versions of what results may depend on, without importing it."""
+    names = ("numpy", "scipy", "numba", "openmm", "mdtraj")
+    return [f"peptidyn {__version__}", f"Python {platform.python_version()}", *(f"{n} {version(n)}" for n in names)]

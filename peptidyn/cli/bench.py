@@ -7,6 +7,7 @@ import json
 import os
 import sys
 
+from peptidyn.cli.options import examples
 from peptidyn.errors import ArgumentError
 
 
@@ -18,6 +19,11 @@ def add_command(commands: argparse._SubParsersAction) -> None:
         description="Measure, in interleaved rounds on polyalanine chains: how the cost of every solver grows with the "
         "number of torsions (solvers); what the Fixman potential and trajectory weights cost (fixman); forward "
         "dynamics beside Pinocchio, if that is installed (peers).",
+        **examples(
+            "peptidyn bench solvers -o bench",
+            "peptidyn bench fixman --sizes 30,300 --repeats 3",
+            "peptidyn bench peers --json",
+        ),
     )
     p.add_argument("what", metavar="WHAT", choices=("solvers", "fixman", "peers"), help="solvers, fixman or peers")
     p.add_argument("--sizes", metavar="N,N,...", help="numbers of torsions (default: those of docs/performance.md)")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from peptidyn.cli.options import check_output
+from peptidyn.cli.options import check_output, examples
 from peptidyn.errors import ArgumentError
 
 
@@ -14,6 +14,10 @@ def add_command(commands: argparse._SubParsersAction) -> None:
         "build",
         help="build an all-atom peptide from its sequence",
         description="Build an all-atom peptide from its one-letter sequence and write it as PDB or mmCIF.",
+        **examples(
+            "peptidyn build AAAAAAAAAA --phi -57 --psi -47 -o helix.pdb",
+            "peptidyn build GPG --phi=-60,-65,80 --psi=140,150,10 --no-caps -o turn.cif",
+        ),
     )
     p.add_argument("sequence", metavar="SEQUENCE", help="one-letter codes, e.g. AAAAAAAAAA")
     p.add_argument("-o", "--output", metavar="FILE", required=True, help=".pdb or .cif file to write")
@@ -27,6 +31,7 @@ def add_command(commands: argparse._SubParsersAction) -> None:
         )
     p.add_argument("--no-caps", action="store_true", help="charged termini instead of ACE and NME")
     p.add_argument("--overwrite", action="store_true", help="replace FILE if it exists")
+    p.add_argument("-q", "--quiet", action="store_true", help="print nothing but errors")
     p.set_defaults(run=run_command)
 
 
@@ -53,6 +58,8 @@ def run_command(options: argparse.Namespace) -> int:
         caps=not options.no_caps,
     )
     structure.write(options.output)
+    if options.quiet:
+        return 0
     print(f"{options.output}: {structure.n_atoms} atoms, {structure.n_residues} residues")
     for note in structure.notes:
         print(f"note: {note}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from peptidyn.cli.options import add_tree_options, check_output
+from peptidyn.cli.options import add_tree_options, check_output, examples
 from peptidyn.errors import ArgumentError
 
 
@@ -16,6 +16,10 @@ def add_command(commands: argparse._SubParsersAction) -> None:
         help="weights that remove the mass-metric bias from a trajectory, or a phi/psi map of the Fixman potential",
         description="With a trajectory: the Fixman potential of every frame and the weights that remove the "
         "mass-metric bias of constrained dynamics. With --map: the Fixman potential over phi and psi of one residue.",
+        **examples(
+            "peptidyn fixman run.xtc --top start.pdb -T 300 -o weights.csv --plot",
+            "peptidyn fixman --map data/ala1.pdb --residue 2 -o map.csv --plot",
+        ),
     )
     p.add_argument("trajectory", metavar="TRAJ", nargs="?", help="trajectory in any format MDTraj reads")
     p.add_argument("--top", metavar="TOP", help="PDB or mmCIF file with the atoms of the trajectory")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 
-from peptidyn.cli.options import add_tree_options
+from peptidyn.cli.options import add_tree_options, examples
 
 
 def add_command(commands: argparse._SubParsersAction) -> None:
@@ -15,6 +15,11 @@ def add_command(commands: argparse._SubParsersAction) -> None:
         help="show chains, rigid units, torsions, degrees of freedom and the D-H table of a structure",
         description="Show what peptidyn makes of a structure file: chains, rigid units, torsions by kind, degrees of "
         "freedom, what was made rigid and why, and the Denavit-Hartenberg table of the backbone.",
+        **examples(
+            "peptidyn inspect data/all20.pdb",
+            'peptidyn inspect 1abc.cif.gz --add-hydrogens --soft "phi psi chi omega angles"',
+            "peptidyn inspect data/ala3.pdb --frames --json",
+        ),
     )
     p.add_argument("file", metavar="FILE", help="PDB or mmCIF file, plain or .gz")
     p.add_argument("--frames", action="store_true", help="print the D-H table of every backbone segment")
@@ -22,6 +27,7 @@ def add_command(commands: argparse._SubParsersAction) -> None:
     p.add_argument("--add-hydrogens", action="store_true", help="complete missing hydrogens and heavy atoms first")
     p.add_argument("--pH", type=float, default=7.0, help="protonation of added hydrogens (default: 7)")
     p.add_argument("--model", type=int, default=0, help="which model of the file, from 0 (default: 0)")
+    p.add_argument("-q", "--quiet", action="store_true", help="print nothing: only check that FILE can be used")
     add_tree_options(p)
     p.set_defaults(run=run_command)
 
@@ -37,6 +43,8 @@ def run_command(options: argparse.Namespace) -> int:
     tree = build_tree(structure, soft=options.soft, base=options.base, rigid=options.rigid)
     frames = tuple(backbone_frames(structure)) if options.frames else ()
     report = inspect_tree(structure, tree, frames)
+    if options.quiet:
+        return 0
     if options.json:
         print(json.dumps(report, indent=1))
         return 0

@@ -1,11 +1,20 @@
-"""What several commands share: options of the tree, and the check of files to write."""
+"""What several commands share: examples in --help, options of the tree, and the check of files to write."""
 
 from __future__ import annotations
 
 import argparse
 from pathlib import Path
+from typing import Any
 
 from peptidyn.errors import ArgumentError
+
+
+def examples(*commands: str) -> dict[str, Any]:
+    """Return keywords of add_parser that list commands as examples at the end of --help."""
+    return {
+        "epilog": "\n".join(["examples:", *(f"  {command}" for command in commands)]),
+        "formatter_class": argparse.RawDescriptionHelpFormatter,
+    }
 
 
 def add_tree_options(p: argparse.ArgumentParser) -> None:

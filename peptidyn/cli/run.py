@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 
+from peptidyn.cli.options import examples
 from peptidyn.errors import MissingDependencyError
 
 
@@ -16,6 +17,12 @@ def add_command(commands: argparse._SubParsersAction) -> None:
         description="Prepare a structure (hydrogens, relaxed geometry), minimise, equilibrate and simulate it in "
         "torsion space. Without FILE, capped decaalanine is built. The folder then holds the trajectory, energies, "
         "torsions, settings, a summary, pictures and a checkpoint.",
+        **examples(
+            "peptidyn run",
+            "peptidyn run protein.pdb --time 1ns --preset angles -o protein-run",
+            "peptidyn run -o protein-run --resume --time 2ns",
+            "peptidyn run --config protein-run/run.toml --seed 2 -o second-run",
+        ),
     )
     p.add_argument("file", metavar="FILE", nargs="?", help="PDB or mmCIF file, plain or .gz")
     p.add_argument("--config", metavar="TOML", help="file with settings, named as here; options win over it")
