@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from pathlib import Path
@@ -220,6 +223,52 @@ def test_same_bits_twice_and_inputs_unchanged(name):
     assert solver.log_det(tree, state) == solver.log_det(tree, state)
     assert np.array_equal(solver.accelerations(tree, state, v, b), solver.accelerations(tree, state, v, b))
     assert np.array_equal(b, kept[0]) and np.array_equal(v, kept[1]) and np.array_equal(state.q, kept[2])
+
+
+@pytest.mark.parametrize("name", list_solvers())
+def test_a_kept_factor_does_not_change_with_later_calls(name):
+    tree = build_tree(build_peptide("AWPK"), BENDS)
+    rng = np.random.default_rng(0)
+    state, other = random_state(tree, rng), random_state(tree, rng)
+    b = rng.normal(size=(tree.n_dof, 2))
+    solver = get_solver(name)
+    factor = solver.factor(tree, state)
+    before = factor.solve(b), factor.log_det()
+    solver.solve(tree, other, b)
+    solver.accelerations(tree, other, b[:, 0], b[:, 1])
+    solver.factor(tree, other)
+    assert np.array_equal(factor.solve(b), before[0])
+    assert factor.log_det() == before[1]
+
+
+@pytest.mark.parametrize("name", list_solvers())
+def test_calls_on_several_threads_do_not_meet(name):
+    tree = build_tree(build_peptide("AWPK"), BENDS)
+    rng = np.random.default_rng(0)
+    states = [random_state(tree, rng) for _ in range(8)]
+    b, v = rng.normal(size=(2, tree.n_dof))
+    solver = get_solver(name)
+
+    def answers(state):
+        return solver.solve(tree, state, b), solver.log_det(tree, state), solver.accelerations(tree, state, v, b)
+
+    alone = [answers(state) for state in states]
+    with ThreadPoolExecutor(4) as threads:
+        together = list(threads.map(answers, states * 25))
+    for place, found in enumerate(together):
+        assert all(np.array_equal(x, y) for x, y in zip(found, alone[place % len(states)], strict=True))
+
+
+@pytest.mark.parametrize("name", list_solvers())
+def test_no_solver_keeps_a_tree_alive(name):
+    tree = build_tree(build_peptide("AA"))
+    solver = get_solver(name)
+    solver.solve(tree, tree.reference, np.ones(tree.n_dof))
+    solver.log_det(tree, tree.reference)
+    gone = weakref.ref(tree)
+    del tree
+    gc.collect()
+    assert gone() is None
 
 
 def test_log_det_at_three_thousand_torsions():

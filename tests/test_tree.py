@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pickle
+
 import numpy as np
 import pytest
 from random_trees import random_state, random_tree
@@ -237,6 +239,14 @@ def test_same_call_same_bits_and_inputs_unchanged():
     ):
         assert np.array_equal(call(), call())
     assert np.array_equal(kept[0], state.q) and np.array_equal(kept[1], v) and np.array_equal(kept[2], F)
+
+
+def test_trees_and_states_stay_frozen_through_pickle():
+    tree = build_tree(build_peptide("AG"))
+    state = pickle.loads(pickle.dumps(tree.reference))
+    assert np.array_equal(state.tree.positions(state), tree.positions(tree.reference))
+    for array in (state.q, state.base_rotation, state.tree.parent, state.tree.link_arrays[1]):
+        assert not array.flags.writeable
 
 
 def test_states_and_models_are_frozen():

@@ -179,3 +179,14 @@ def link_inertias(mass, com, inertia, R, p, c, world):
                 value = half[i, 0] * R[l, j, 0] + half[i, 1] * R[l, j, 1] + half[i, 2] * R[l, j, 2]
                 world[l, i, j] = value
                 world[l, j, i] = value
+
+
+@njit(cache=True)
+def link_snapshot(
+    parent, joint, axis, origin, coordinate, molecule, q_reference, mass, com, inertia, base_position, base_rotation, q,
+    R, p, world_axis, world_com, world_inertia,
+):  # fmt: skip
+    """Write poses, joint axes, centres of mass and inertias of all links in the world, in one compiled call."""
+    link_poses(parent, joint, axis, origin, coordinate, molecule, q_reference, base_position, base_rotation, q, R, p)
+    world_axes(parent, joint, axis, R, world_axis)
+    link_inertias(mass, com, inertia, R, p, world_com, world_inertia)

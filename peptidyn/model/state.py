@@ -49,6 +49,11 @@ class State:
             raise ArgumentError(f"base_rotation {int(off.argmax())} is not a unit quaternion; normalise it first")
         return cls(tree, **parts)
 
+    def __setstate__(self, content: dict[str, Any]) -> None:
+        self.__dict__.update(content)
+        for array in (self.q, self.base_position, self.base_rotation):
+            array.setflags(write=False)  # pickle forgets it
+
     @property
     def torsions(self) -> np.ndarray:
         """Torsions (n_torsions,) in rad, in the order of ``tree.torsions``; a copy."""

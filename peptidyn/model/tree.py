@@ -18,6 +18,7 @@ import numpy as np
 from peptidyn.atoms import Atoms
 from peptidyn.errors import ArgumentError, ModelError
 from peptidyn.model import kinematics
+from peptidyn.model.checks import all_finite
 from peptidyn.model.fitting import Fit, fit_state
 from peptidyn.model.rigid_units import RigidUnit, describe_unit
 from peptidyn.model.state import State
@@ -185,6 +186,13 @@ class TreeModel:
     base: str
 
     def __post_init__(self) -> None:
+        self._freeze()
+
+    def __setstate__(self, content: dict[str, Any]) -> None:
+        self.__dict__.update(content)
+        self._freeze()  # pickle forgets it, and compiled code for arrays that can be written would be made anew
+
+    def _freeze(self) -> None:
         for value in self.__dict__.values():
             if isinstance(value, np.ndarray):
                 value.setflags(write=False)
@@ -221,7 +229,7 @@ class TreeModel:
     def n_bends(self) -> int:
         return len(self.bend_index)
 
-    @property
+    @cached_property
     def n_dof(self) -> int:
         """Degrees of freedom: soft coordinates plus 6 per free molecule, 3 per point, 0 per fixed base."""
         return int(self.molecule_dof[-1])
@@ -342,10 +350,14 @@ class TreeModel:
 
     # ------------------------------------------------------------------ kinematics
 
+    def check_state(self, state: State) -> None:
+        """Raise ArgumentError if `state` does not fit this tree."""
+        if state.tree is not self and (state.tree.n_links != self.n_links or len(state.q) != self.n_coordinates):
+            raise ArgumentError("the state belongs to another tree; make it with this tree's state() or reference")
+
     def poses(self, state: State) -> tuple[np.ndarray, np.ndarray]:
         """Return rotation (n_links, 3, 3) and world position of the origin (n_links, 3) of every link; O(n)."""
-        if state.tree.n_links != self.n_links or len(state.q) != self.n_coordinates:
-            raise ArgumentError("the state belongs to another tree; make it with this tree's state() or reference")
+        self.check_state(state)
         R = np.empty((self.n_links, 3, 3))
         p = np.empty((self.n_links, 3))
         kinematics.link_poses(
@@ -407,11 +419,29 @@ class TreeModel:
 
     def links(self, state: State) -> Links:
         """Return the world-frame snapshot of all links that the solvers read; O(n)."""
-        R, p = self.poses(state)
-        com = np.empty((self.n_links, 3))
-        inertia = np.empty((self.n_links, 3, 3))
-        kinematics.link_inertias(self.link_mass, self.link_com, self.link_inertia, R, p, com, inertia)
-        return Links(R, p, self._axes(R), com, inertia, self.link_mass)
+        self.check_state(state)
+        out = self.empty_links()
+        kinematics.link_snapshot(
+            *self.link_arrays, state.base_position, state.base_rotation, state.q, out.R, out.p, out.axis, out.com,
+            out.inertia,
+        )  # fmt: skip
+        return out
+
+    def empty_links(self) -> Links:
+        """Return arrays for a snapshot, to be written by `peptidyn.model.kinematics.link_snapshot`."""
+        n = self.n_links
+        return Links(
+            R=np.empty((n, 3, 3)), p=np.empty((n, 3)), axis=np.empty((n, 3)), com=np.empty((n, 3)),
+            inertia=np.empty((n, 3, 3)), mass=self.link_mass,
+        )  # fmt: skip
+
+    @cached_property
+    def link_arrays(self) -> tuple[np.ndarray, ...]:
+        """The arrays that `peptidyn.model.kinematics.link_snapshot` starts from, in the order of its arguments."""
+        return (
+            self.parent, self.joint, self.axis, self.origin, self.coordinate, self.molecule, self.q_reference,
+            self.link_mass, self.link_com, self.link_inertia,
+        )  # fmt: skip
 
     def _axes(self, R: np.ndarray) -> np.ndarray:
         a = np.empty((self.n_links, 3))
@@ -431,7 +461,7 @@ class TreeModel:
             raise ArgumentError(
                 f"{name} has shape {v.shape}, expected ({self.n_dof},), one entry per degree of freedom"
             )
-        if not np.isfinite(v).all():
+        if not all_finite(v):
             raise ArgumentError(f"{name} holds values that are not finite numbers, at {int(np.argmin(np.isfinite(v)))}")
         return v
 

@@ -19,7 +19,7 @@ from numba import njit
 
 from peptidyn.model.kinematics import FREE, POINT, PRISMATIC, link_twists, project_wrenches
 from peptidyn.model.state import State
-from peptidyn.model.tree import TreeModel
+from peptidyn.model.tree import Links, TreeModel
 
 
 @njit(cache=True)
@@ -83,6 +83,16 @@ def _link_wrenches(mass, com, inertia, p, w, dw, du, torque, force):
         _cross_add(r, force[l], 1.0, torque[l])
 
 
+@njit(cache=True)
+def _inverse_dynamics(parent, joint, dof, axis, p, mass, com, inertia, v, acc, scratch, tau):
+    """Write M acc + c into `tau` (n_dof,); `scratch` is (6, n_links, 3)."""
+    w, u, dw, du, torque, force = scratch
+    link_twists(parent, joint, dof, axis, p, v, w, u)
+    _link_accelerations(parent, joint, dof, axis, p, v, acc, w, dw, du)
+    _link_wrenches(mass, com, inertia, p, w, dw, du, torque, force)
+    project_wrenches(parent, joint, dof, axis, p, torque, force, tau)
+
+
 def inverse_dynamics(tree: TreeModel, state: State, velocities: Any, accelerations: Any) -> np.ndarray:
     """Return the generalised forces (n_dof,) that give the accelerations: M a + c; O(n).
 
@@ -96,19 +106,29 @@ def inverse_dynamics(tree: TreeModel, state: State, velocities: Any, acceleratio
     """
     v = tree.check_dof_vector("velocities", velocities)
     a = tree.check_dof_vector("accelerations", accelerations)
-    links = tree.links(state)
-    w, u, dw, du, torque, force = np.empty((6, tree.n_links, 3))
-    link_twists(tree.parent, tree.joint, tree.dof, links.axis, links.p, v, w, u)
-    _link_accelerations(tree.parent, tree.joint, tree.dof, links.axis, links.p, v, a, w, dw, du)
-    _link_wrenches(links.mass, links.com, links.inertia, links.p, w, dw, du, torque, force)
-    tau = np.zeros(tree.n_dof)
-    project_wrenches(tree.parent, tree.joint, tree.dof, links.axis, links.p, torque, force, tau)
-    return tau
+    return _link_forces(tree.parent, tree.joint, tree.dof, tree.links(state), v, a)
 
 
 def bias_forces(tree: TreeModel, state: State, velocities: Any) -> np.ndarray:
     """Return the velocity-dependent generalised forces c (n_dof,) in M a + c = tau; O(n)."""
-    return inverse_dynamics(tree, state, velocities, np.zeros(tree.n_dof))
+    v = tree.check_dof_vector("velocities", velocities)
+    return link_bias_forces(tree.parent, tree.joint, tree.dof, tree.links(state), v)
+
+
+def link_bias_forces(parent: np.ndarray, joint: np.ndarray, dof: np.ndarray, links: Links, v: np.ndarray) -> np.ndarray:
+    """Return what `bias_forces` does, for links that are placed already and velocities `v` that are checked."""
+    return _link_forces(parent, joint, dof, links, v, np.zeros(len(v)))
+
+
+def _link_forces(
+    parent: np.ndarray, joint: np.ndarray, dof: np.ndarray, links: Links, v: np.ndarray, a: np.ndarray
+) -> np.ndarray:
+    tau = np.empty(len(v))
+    _inverse_dynamics(
+        parent, joint, dof, links.axis, links.p, links.mass, links.com, links.inertia, v, a,
+        np.empty((6, len(parent), 3)), tau,
+    )  # fmt: skip
+    return tau
 
 
 def kinetic_energy(tree: TreeModel, state: State, velocities: Any) -> float:

@@ -11,14 +11,18 @@ coordinates.
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from importlib import import_module
 from inspect import signature
-from typing import Any, NoReturn
+from typing import Any, Generic, NoReturn, TypeVar
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
 from peptidyn.errors import ArgumentError, PeptidynError, SolverError
+from peptidyn.model.checks import all_finite
 from peptidyn.model.state import State
 from peptidyn.model.tree import TreeModel
 from peptidyn.solvers.dynamics import bias_forces
@@ -43,6 +47,10 @@ class Factor(ABC):
 
 class Solver(ABC):
     """One method of mass-matrix algebra.
+
+    A method needs `factor` only. One that can do with less overrides `_solve`, `_log_det` and `_accelerations`, whose
+    arguments are checked and whose answers will be: to fill the same arrays at every call (`ReusingSolver`), or to do
+    everything in one compiled call.
 
     Attributes
     ----------
@@ -74,14 +82,20 @@ class Solver(ABC):
             raise ArgumentError(
                 f"b has shape {rhs.shape}, expected ({tree.n_dof},) or ({tree.n_dof}, m): one row per degree of freedom"
             )
-        if not np.isfinite(rhs).all():
-            raise ArgumentError("b holds values that are not finite numbers")
         columns = rhs if rhs.ndim == 2 else rhs[:, None]
-        return self._finite(self.factor(tree, state).solve(columns)).reshape(rhs.shape)
+        if not all_finite(columns):
+            raise ArgumentError("b holds values that are not finite numbers")
+        return self._finite(self._solve(tree, state, columns)).reshape(rhs.shape)
+
+    def _solve(self, tree: TreeModel, state: State, b: np.ndarray) -> np.ndarray:
+        return self.factor(tree, state).solve(b)
 
     def log_det(self, tree: TreeModel, state: State) -> float:
         """Return ln det M (masses in Da, lengths in nm)."""
-        return float(self._finite(self.factor(tree, state).log_det()))
+        return float(self._finite(self._log_det(tree, state)))
+
+    def _log_det(self, tree: TreeModel, state: State) -> float:
+        return self.factor(tree, state).log_det()
 
     def accelerations(self, tree: TreeModel, state: State, velocities: Any, tau: Any) -> np.ndarray:
         """Return the generalised accelerations (n_dof,) under generalised forces `tau`: forward dynamics.
@@ -117,7 +131,7 @@ class Solver(ABC):
         )
 
     def _finite(self, answer: Any) -> Any:
-        if not np.all(np.isfinite(answer)):
+        if not (all_finite(answer) if isinstance(answer, np.ndarray) else math.isfinite(answer)):
             raise SolverError(
                 f"the solver {self.name!r} found no finite answer: the mass matrix is singular to working precision"
             )
@@ -125,6 +139,78 @@ class Solver(ABC):
 
     def __repr__(self) -> str:
         return f"<solver {self.name}: {self.paper}>"
+
+
+class ReusableFactor(Factor):
+    """A factor whose arrays can be filled again.
+
+    Parameters
+    ----------
+    tree : TreeModel
+        For its sizes and arrays. The tree itself must not be kept: `FactorPool` would then keep it alive for ever.
+    """
+
+    @abstractmethod
+    def __init__(self, tree: TreeModel):
+        """Make the arrays for factors of one tree."""
+
+    @abstractmethod
+    def refactor(self, tree: TreeModel, state: State) -> None:
+        """Factor M of another state; raise SolverError, naming the body, if it is singular."""
+
+
+AnyFactor = TypeVar("AnyFactor", bound=ReusableFactor)
+
+
+class FactorPool(Generic[AnyFactor]):
+    """Factors that calls hand on to each other, so that a call allocates little and touches no fresh memory.
+
+    A factor belongs to one call from `take` to `give`. Calls on several threads have their own: as many are kept per
+    tree as ever ran at the same time, and as long as the tree. The factor of a call that raises is dropped.
+    """
+
+    def __init__(self, make: Callable[[TreeModel], AnyFactor]):
+        self.make = make
+        self._free: WeakKeyDictionary[TreeModel, list[AnyFactor]] = WeakKeyDictionary()
+
+    def take(self, tree: TreeModel) -> AnyFactor:
+        """Return a factor that no other call has."""
+        try:
+            return self._free[tree].pop()  # one step for the interpreter: two threads never get the same one
+        except (KeyError, IndexError):
+            return self.make(tree)
+
+    def give(self, tree: TreeModel, factor: AnyFactor) -> None:
+        """Leave a factor for the next call."""
+        try:
+            self._free[tree].append(factor)
+        except KeyError:
+            self._free[tree] = [factor]
+
+
+class ReusingSolver(Solver, Generic[AnyFactor]):
+    """A method whose public calls fill the same factors again and again; `factor` gives one that is yours to keep."""
+
+    pool: FactorPool[AnyFactor]
+
+    def factor(self, tree: TreeModel, state: State) -> AnyFactor:
+        factor = self.pool.make(tree)
+        factor.refactor(tree, state)
+        return factor
+
+    def _solve(self, tree: TreeModel, state: State, b: np.ndarray) -> np.ndarray:
+        factor = self.pool.take(tree)
+        factor.refactor(tree, state)
+        x = factor.solve(b)
+        self.pool.give(tree, factor)
+        return x
+
+    def _log_det(self, tree: TreeModel, state: State) -> float:
+        factor = self.pool.take(tree)
+        factor.refactor(tree, state)
+        value = factor.log_det()
+        self.pool.give(tree, factor)
+        return value
 
 
 def raise_singular(tree: TreeModel, link: int) -> NoReturn:

@@ -28,8 +28,6 @@ from peptidyn.solvers.spatial_algebra import (
 )
 from peptidyn.solvers.spatial_factors import (
     INVERSE,
-    Gains,
-    Linkage,
     add_joint_motion,
     add_shifted_gain,
     dot6,
@@ -55,12 +53,14 @@ class Motion(NamedTuple):
     b: np.ndarray
 
 
-def make_motion(links: Linkage, rates: np.ndarray) -> Motion:
-    """Return V, a, b for generalised velocities `rates` (n_dof,)."""
-    motion = Motion(*np.zeros((3, len(links.parent), 6)))
+@njit(cache=True)
+def write_motion(links, rates, motion):
+    """Write V, a, b for generalised velocities `rates` (n_dof,)."""
+    motion.V[:] = 0.0
+    motion.a[:] = 0.0
+    motion.b[:] = 0.0
     velocity_sweep(links, rates, motion.V)
     bias_terms(links, rates, motion)
-    return motion
 
 
 @njit(cache=True)
@@ -189,63 +189,75 @@ def biased_smooth_sweep(links, gains, a, nu, lam, theta):
 
 
 # ---------------------------------------------------------------------- the four algorithms
+#
+# Each takes generalised velocities `rates` and forces T and writes theta'', all (n_dof,). Scratch: `work`
+# (WORK, n_links, 6), of which the first three parts are the motion, and `rows` (2, n_dof).
+
+WORK = 7
+"""6-vectors per link that the algorithms need as scratch."""
 
 
-def fd1(links: Linkage, gains: Gains, motion: Motion, T: np.ndarray) -> np.ndarray:
-    """Return the generalised accelerations (n_dof,) by (4.17)-(4.22)."""
-    z, lam = np.zeros((2, len(links.parent), 6))
-    eps, theta = np.empty((2, len(T)))
-    filter_sweep(links, gains, _bias_free(links, motion, T), z, eps)
+@njit(cache=True)
+def fd1(links, gains, rates, T, work, rows, theta):
+    """Forward dynamics by (4.17)-(4.22)."""
+    V, a, b, z, zeta, _, _ = work
+    eps, T_free = rows
+    write_motion(links, rates, Motion(V, a, b))
+    _remove_bias(links, a, b, T, zeta, z, T_free)
+    z[:] = 0.0
+    filter_sweep(links, gains, T_free, z, eps)
     scale_innovations(links, gains, INVERSE, eps)
-    smooth_sweep(links, gains, eps, lam, theta)
-    return theta
+    smooth_sweep(links, gains, eps, z, theta)
 
 
-def fd2(links: Linkage, gains: Gains, motion: Motion, T: np.ndarray) -> np.ndarray:
-    """Return the generalised accelerations (n_dof,) by (5.5), (4.19)-(4.20) and (4.21b)-(4.22b)."""
-    return link_accelerations(links, gains, motion, T)[0]
+@njit(cache=True)
+def fd2(links, gains, rates, T, work, rows, theta):
+    """Forward dynamics by (5.5), (4.19)-(4.20) and (4.21b)-(4.22b).
 
-
-def link_accelerations(links: Linkage, gains: Gains, motion: Motion, T: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the generalised accelerations (n_dof,), and alpha (n_links, 6) of every link, (5.6), by algorithm FD2."""
-    z, lam, zeta, alpha = np.zeros((4, len(links.parent), 6))
-    eps, theta = np.empty((2, len(T)))
-    filter_sweep(links, gains, _bias_free(links, motion, T), z, eps)
+    The last part of `work` becomes alpha, the spatial acceleration of every link (5.6).
+    """
+    V, a, b, z, zeta, lam, alpha = work
+    eps, T_free = rows
+    write_motion(links, rates, Motion(V, a, b))
+    _remove_bias(links, a, b, T, zeta, z, T_free)
+    z[:] = 0.0
+    filter_sweep(links, gains, T_free, z, eps)
     scale_innovations(links, gains, INVERSE, eps)
-    smooth_accelerations_sweep(links, gains, motion.a, eps, lam, zeta, alpha, theta)
-    return theta, alpha
+    smooth_accelerations_sweep(links, gains, a, eps, lam, zeta, alpha, theta)
 
 
-def _bias_free(links: Linkage, motion: Motion, T: np.ndarray) -> np.ndarray:
-    """Return T' = T - H phi (M phi^T a + b), (4.17): Newton-Euler with theta'' = 0."""
-    zeta, f = np.empty((2, len(links.parent), 6))
-    T_free = np.empty(len(T))
-    bias_acceleration_sweep(links, motion.a, zeta)
-    bias_force(links, zeta, motion.b, f)
+@njit(cache=True)
+def _remove_bias(links, a, b, T, zeta, f, T_free):
+    """Write T' = T - H phi (M phi^T a + b), (4.17): Newton-Euler with theta'' = 0."""
+    bias_acceleration_sweep(links, a, zeta)
+    bias_force(links, zeta, b, f)
     remove_bias_sweep(links, T, f, T_free)
-    return T_free
 
 
-def fd3(links: Linkage, gains: Gains, motion: Motion, T: np.ndarray) -> np.ndarray:
-    """Return the generalised accelerations (n_dof,) by (5.8)-(5.10)."""
-    zeta, z, lam = np.empty((3, len(links.parent), 6))
-    eps, theta = np.empty((2, len(T)))
-    bias_acceleration_sweep(links, motion.a, zeta)
-    bias_force(links, zeta, motion.b, z)
+@njit(cache=True)
+def fd3(links, gains, rates, T, work, rows, theta):
+    """Forward dynamics by (5.8)-(5.10)."""
+    V, a, b, z, zeta, _, _ = work
+    eps = rows[0]
+    write_motion(links, rates, Motion(V, a, b))
+    bias_acceleration_sweep(links, a, zeta)
+    bias_force(links, zeta, b, z)
     filter_sweep(links, gains, T, z, eps)
     scale_innovations(links, gains, INVERSE, eps)
-    smooth_sweep(links, gains, eps, lam, theta)
-    return theta
+    smooth_sweep(links, gains, eps, z, theta)
 
 
-def fd4(links: Linkage, gains: Gains, motion: Motion, T: np.ndarray) -> np.ndarray:
-    """Return the generalised accelerations (n_dof,) by (5.16)-(5.17)."""
-    z, lam = np.zeros((2, len(links.parent), 6))
-    eps, theta = np.empty((2, len(T)))
+@njit(cache=True)
+def fd4(links, gains, rates, T, work, rows, theta):
+    """Forward dynamics by (5.16)-(5.17)."""
+    V, a, b, z, lam, _, _ = work
+    eps = rows[0]
+    motion = Motion(V, a, b)
+    write_motion(links, rates, motion)
+    z[:] = 0.0
     biased_filter_sweep(links, gains, motion, T, z, eps)
     scale_innovations(links, gains, INVERSE, eps)
-    biased_smooth_sweep(links, gains, motion.a, eps, lam, theta)
-    return theta
+    biased_smooth_sweep(links, gains, a, eps, lam, theta)
 
 
 ALGORITHMS = {"fd1": fd1, "fd2": fd2, "fd3": fd3, "fd4": fd4}

@@ -35,12 +35,13 @@ beside D(k) of one link, and ln det M keeps 8 digits at 3,000 torsions.
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import numpy as np
 from numba import njit
 
-from peptidyn.model.kinematics import FIXED, POINT, PRISMATIC
+from peptidyn.model.kinematics import FIXED, POINT, PRISMATIC, link_snapshot
 from peptidyn.model.state import State
 from peptidyn.model.tree import TreeModel
 from peptidyn.solvers.spatial_algebra import (
@@ -110,25 +111,44 @@ class Gains(NamedTuple):
     C: np.ndarray
 
 
-def make_linkage(tree: TreeModel, state: State) -> Linkage:
-    """Return what the sweeps need of a tree in one configuration."""
-    links = tree.links(state)
+def empty_linkage(tree: TreeModel) -> Linkage:
+    """Return a Linkage whose configuration, h, arm, c and inertia, is not written yet."""
     row = np.zeros(tree.n_links, dtype=np.int64)
     row[(tree.joint == PRISMATIC) | (tree.joint == POINT)] = 3
     row[tree.joint == FIXED] = 6
-    arm, c = np.empty((2, tree.n_links, 3))
-    _offsets(tree.parent, tree.link_com, links.R, links.p, arm, c)
-    return Linkage(tree.parent, tree.molecule, tree.dof, row, links.axis, arm, c, links.mass, links.inertia)
+    h, arm, c = (np.empty((tree.n_links, 3)) for _ in range(3))
+    inertia = np.empty((tree.n_links, 3, 3))
+    return Linkage(tree.parent, tree.molecule, tree.dof, row, h, arm, c, tree.link_mass, inertia)
+
+
+def empty_poses(tree: TreeModel) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return scratch for `place_links`: rotation (n_links, 3, 3), origin and centre of mass (n_links, 3) of links."""
+    return np.empty((tree.n_links, 3, 3)), np.empty((tree.n_links, 3)), np.empty((tree.n_links, 3))
+
+
+def make_linkage(tree: TreeModel, state: State) -> Linkage:
+    """Return what the sweeps need of a tree in one configuration."""
+    tree.check_state(state)
+    links = empty_linkage(tree)
+    place_links(tree.link_arrays, (state.base_position, state.base_rotation, state.q), empty_poses(tree), links)
+    return links
 
 
 @njit(cache=True)
-def _offsets(parent, com, R, p, arm, c):
-    """Write `arm` and `c` of a Linkage; c from the link's own geometry, as com - p loses digits far from the origin."""
-    for l in range(len(parent)):
-        up = parent[l]
+def place_links(tree, state, poses, links):
+    """Write h, arm, c and inertia of a Linkage.
+
+    `tree` is `TreeModel.link_arrays`, `state` holds base_position, base_rotation and q, `poses` is scratch. c comes
+    from the link's own geometry, as com - p loses digits far from the origin.
+    """
+    R, p, world_com = poses
+    link_snapshot(*tree, *state, R, p, links.h, world_com, links.inertia)
+    com = tree[8]
+    for l in range(len(links.parent)):
+        up = links.parent[l]
         for i in range(3):
-            arm[l, i] = p[l, i] - p[up, i] if up >= 0 else 0.0
-            c[l, i] = R[l, i, 0] * com[l, 0] + R[l, i, 1] * com[l, 1] + R[l, i, 2] * com[l, 2]
+            links.arm[l, i] = p[l, i] - p[up, i] if up >= 0 else 0.0
+            links.c[l, i] = R[l, i, 0] * com[l, 0] + R[l, i, 1] * com[l, 1] + R[l, i, 2] * com[l, 2]
 
 
 # ---------------------------------------------------------------------- one joint
@@ -168,10 +188,17 @@ def dot6(x, y):
 
 
 @njit(cache=True)
-def riccati_sweep(links, gains, tolerance):
+def factor_links(tree, state, poses, links, gains, removed, tolerance):
+    """Place the links and sweep: all that a factor of another state needs; arguments of the two functions below."""
+    place_links(tree, state, poses, links)
+    return riccati_sweep(links, gains, removed, tolerance)
+
+
+@njit(cache=True)
+def riccati_sweep(links, gains, removed, tolerance):
     """Tips to base: P, D, G of every link and C of every base, (4.4)-(4.6), (b.2).
 
-    ``gains.P`` must come in as zeros. Returns the first link whose pivot vanishes, or -1.
+    `removed` (n_links, 2) is scratch. Returns the first link whose pivot vanishes, or -1.
 
     A pivot counts as zero against the traces of everything that was summed into P(k), before the children's joints
     took their share out of it: that is the size of the rounding errors in P(k).
@@ -179,8 +206,9 @@ def riccati_sweep(links, gains, tolerance):
     P, D, G, C = gains
     rest = np.empty((6, 6))
     L = np.empty(6)
-    removed = np.zeros((len(D), 2))
     size = np.empty(2)
+    P[:] = 0.0
+    removed[:] = 0.0
     for l in range(len(D) - 1, -1, -1):
         add_spatial_inertia(links.mass[l], links.c[l], links.inertia[l], P[l])
         size[0] = P[l, 0, 0] + P[l, 1, 1] + P[l, 2, 2] + removed[l, 0]
@@ -295,24 +323,37 @@ def scale_innovations(links, gains, power, x):
 
 
 @njit(cache=True)
-def solve_columns(links, gains, b, out):
-    """Write M^-1 b, (4.16), column by column; `b` and `out` are (n_dof, m)."""
-    T, eps, theta = np.empty(len(b)), np.empty(len(b)), np.empty(len(b))
-    z = np.empty_like(gains.G)
+def sum_log_pivots(gains):
+    """Return ln det M = sum of ln D over the joints + ln det D(N) of the bases."""
+    value = 0.0
+    for l in range(len(gains.D)):
+        value += math.log(gains.D[l])
+    for m in range(len(gains.C)):
+        for i in range(6):
+            value += 2.0 * math.log(gains.C[m, i, i])
+    return value
+
+
+@njit(cache=True)
+def solve_columns(links, gains, b, rows, z, out):
+    """Write M^-1 b, (4.16), column by column; `b` and `out` are (n_dof, m).
+
+    Scratch, here and below: `rows` (2, n_dof), `z` (n_links, 6).
+    """
+    eps, theta = rows
     for column in range(b.shape[1]):
-        T[:] = b[:, column]
+        theta[:] = b[:, column]
         z[:] = 0.0
-        filter_sweep(links, gains, T, z, eps)
+        filter_sweep(links, gains, theta, z, eps)
         scale_innovations(links, gains, INVERSE, eps)
         smooth_sweep(links, gains, eps, z, theta)
         out[:, column] = theta
 
 
 @njit(cache=True)
-def square_root_columns(links, gains, normals, out):
+def square_root_columns(links, gains, normals, rows, z, out):
     """Write (I + H Phi L) D^(1/2) z of every column z of `normals` (n_dof, m), by (4.12)-(4.13)."""
-    eps, y = np.empty(len(normals)), np.empty(len(normals))
-    z = np.empty_like(gains.G)
+    eps, y = rows
     for column in range(normals.shape[1]):
         eps[:] = normals[:, column]
         z[:] = 0.0
@@ -322,12 +363,11 @@ def square_root_columns(links, gains, normals, out):
 
 
 @njit(cache=True)
-def inverse_square_root_columns(links, gains, normals, out):
+def inverse_square_root_columns(links, gains, normals, rows, z, out):
     """Write (I - H Psi L)^T D^(-T/2) z of every column z of `normals` (n_dof, m), by (4.21)-(4.22)."""
-    nu, theta = np.empty(len(normals)), np.empty(len(normals))
-    lam = np.empty_like(gains.G)
+    nu, theta = rows
     for column in range(normals.shape[1]):
         nu[:] = normals[:, column]
         scale_innovations(links, gains, INVERSE_ROOT, nu)
-        smooth_sweep(links, gains, nu, lam, theta)
+        smooth_sweep(links, gains, nu, z, theta)
         out[:, column] = theta

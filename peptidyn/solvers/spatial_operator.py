@@ -11,18 +11,21 @@ from typing import Any
 import numpy as np
 
 from peptidyn.errors import ArgumentError
+from peptidyn.model.checks import all_finite
 from peptidyn.model.state import State
 from peptidyn.model.tree import TreeModel
-from peptidyn.solvers.protocol import Factor, Solver, raise_singular
-from peptidyn.solvers.spatial_dynamics import ALGORITHMS, link_accelerations, make_motion
+from peptidyn.solvers.protocol import FactorPool, ReusableFactor, ReusingSolver, Solver, raise_singular
+from peptidyn.solvers.spatial_dynamics import ALGORITHMS, WORK
 from peptidyn.solvers.spatial_factors import (
     PIVOT_TOLERANCE,
     Gains,
+    empty_linkage,
+    empty_poses,
+    factor_links,
     inverse_square_root_columns,
-    make_linkage,
-    riccati_sweep,
     solve_columns,
     square_root_columns,
+    sum_log_pivots,
 )
 from peptidyn.units import plain_array
 
@@ -30,7 +33,7 @@ DEFAULT_ALGORITHM = "fd4"
 """The fewest sweeps, and no bias torques that must cancel."""
 
 
-class SpatialOperatorFactor(Factor):
+class SpatialOperatorFactor(ReusableFactor):
     """M = (I + H Phi L) D (I + H Phi L)^T, (4.11), held as P, D and G.
 
     Attributes
@@ -39,13 +42,22 @@ class SpatialOperatorFactor(Factor):
     gains : Gains
     """
 
-    def __init__(self, tree: TreeModel, state: State):
+    def __init__(self, tree: TreeModel):
         n = tree.n_links
-        self.links = make_linkage(tree, state)
+        self.links = empty_linkage(tree)
         self.gains = Gains(
-            P=np.zeros((n, 6, 6)), D=np.empty(n), G=np.empty((n, 6)), C=np.empty((tree.n_molecules, 6, 6))
+            P=np.empty((n, 6, 6)), D=np.empty(n), G=np.empty((n, 6)), C=np.empty((tree.n_molecules, 6, 6))
         )
-        singular = riccati_sweep(self.links, self.gains, PIVOT_TOLERANCE)
+        self._poses = empty_poses(tree)
+        self._removed = np.empty((n, 2))
+        self._work, self._rows = np.empty((WORK, n, 6)), np.empty((2, tree.n_dof))
+
+    def refactor(self, tree: TreeModel, state: State) -> None:
+        tree.check_state(state)
+        configuration = state.base_position, state.base_rotation, state.q
+        singular = factor_links(
+            tree.link_arrays, configuration, self._poses, self.links, self.gains, self._removed, PIVOT_TOLERANCE
+        )
         if singular >= 0:
             raise_singular(tree, singular)
 
@@ -55,8 +67,18 @@ class SpatialOperatorFactor(Factor):
 
     def log_det(self) -> float:
         """Return ln det M = sum of ln D over the joints + ln det D(N) of the bases."""
-        base = np.log(np.diagonal(self.gains.C, axis1=1, axis2=2)).sum()
-        return float(np.log(self.gains.D).sum() + 2.0 * base)
+        return float(sum_log_pivots(self.gains))
+
+    def accelerations(self, algorithm: str, v: np.ndarray, tau: np.ndarray) -> np.ndarray:
+        """Return the generalised accelerations (n_dof,) by one of the algorithms."""
+        theta = np.empty(len(tau))
+        ALGORITHMS[algorithm](self.links, self.gains, v, tau, self._work, self._rows, theta)
+        return theta
+
+    def link_accelerations(self, v: np.ndarray, tau: np.ndarray) -> np.ndarray:
+        """Return the spatial accelerations (n_links, 6) of all links by algorithm FD2."""
+        self.accelerations("fd2", v, tau)
+        return self._work[-1].copy()
 
     def square_root(self, normals: np.ndarray) -> np.ndarray:
         """Return (I + H Phi L) D^(1/2) z for `normals` z (n_dof, m)."""
@@ -68,11 +90,11 @@ class SpatialOperatorFactor(Factor):
 
     def _columns(self, kernel: Any, b: np.ndarray) -> np.ndarray:
         out = np.empty_like(b)
-        kernel(self.links, self.gains, b, out)
+        kernel(self.links, self.gains, b, self._rows, self._work[0], out)
         return out
 
 
-class SpatialOperatorSolver(Solver):
+class SpatialOperatorSolver(ReusingSolver[SpatialOperatorFactor]):
     """Riccati factorisation of the mass matrix, filter and smoother sweeps, forward dynamics FD1 to FD4.
 
     Parameters
@@ -83,6 +105,7 @@ class SpatialOperatorSolver(Solver):
 
     name = "spatial-operator"
     paper = "Rodriguez & Kreutz, Recursive mass matrix factorization and inversion, JPL 88-11 (1988)"
+    pool = FactorPool(SpatialOperatorFactor)
 
     def __init__(self, algorithm: str | None = None):
         if algorithm is not None:
@@ -93,9 +116,6 @@ class SpatialOperatorSolver(Solver):
             self.name = f"spatial-operator:{algorithm}"
         self.algorithm = algorithm or DEFAULT_ALGORITHM
 
-    def factor(self, tree: TreeModel, state: State) -> SpatialOperatorFactor:
-        return SpatialOperatorFactor(tree, state)
-
     def accelerations(
         self, tree: TreeModel, state: State, velocities: Any, tau: Any, algorithm: str | None = None
     ) -> np.ndarray:
@@ -104,8 +124,11 @@ class SpatialOperatorSolver(Solver):
         return Solver.accelerations(solver, tree, state, velocities, tau)
 
     def _accelerations(self, tree: TreeModel, state: State, v: np.ndarray, tau: np.ndarray) -> np.ndarray:
-        factor = self.factor(tree, state)
-        return ALGORITHMS[self.algorithm](factor.links, factor.gains, make_motion(factor.links, v), tau)
+        factor = self.pool.take(tree)
+        factor.refactor(tree, state)
+        acceleration = factor.accelerations(self.algorithm, v, tau)
+        self.pool.give(tree, factor)
+        return acceleration
 
     def link_accelerations(self, tree: TreeModel, state: State, velocities: Any, tau: Any) -> np.ndarray:
         """Return the spatial acceleration of every link under generalised forces `tau`, by algorithm FD2; O(n).
@@ -123,8 +146,7 @@ class SpatialOperatorSolver(Solver):
         """
         v = tree.check_dof_vector("velocities", velocities)
         t = tree.check_dof_vector("tau", tau)
-        factor = self.factor(tree, state)
-        return self._finite(link_accelerations(factor.links, factor.gains, make_motion(factor.links, v), t)[1])
+        return self._finite(self.factor(tree, state).link_accelerations(v, t))
 
     def square_root(self, tree: TreeModel, state: State, normals: Any) -> np.ndarray:
         """Return L z with L = (I + H Phi L) D^(1/2), L L^T = M: normals become momenta of covariance M; O(n).
@@ -157,6 +179,6 @@ def _check_normals(tree: TreeModel, normals: Any) -> np.ndarray:
             f"normals have shape {z.shape}, expected ({tree.n_dof},) or ({tree.n_dof}, m): one row per degree of "
             "freedom"
         )
-    if not np.isfinite(z).all():
+    if not all_finite(z):
         raise ArgumentError("normals hold values that are not finite numbers")
     return z

@@ -23,16 +23,18 @@ degrees of freedom. (16), i_ij = p_i^T M~_i B_ij p_j, holds for i >= j, and not 
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
 from numba import njit
 
 from peptidyn.errors import ArgumentError
-from peptidyn.model.kinematics import FREE, POINT, PRISMATIC
+from peptidyn.model.kinematics import FREE, POINT, PRISMATIC, link_snapshot
 from peptidyn.model.state import State
 from peptidyn.model.tree import TreeModel
-from peptidyn.solvers.protocol import Factor, Solver, raise_singular
+from peptidyn.solvers.dynamics import link_bias_forces
+from peptidyn.solvers.protocol import FactorPool, ReusableFactor, ReusingSolver, raise_singular
 from peptidyn.solvers.spatial_algebra import add_shifted_inertia, smallest_pivot
 from peptidyn.units import plain_array
 
@@ -162,6 +164,24 @@ def _eliminate_joints(parent, joint, origin, com, p, r, M_hat, psi_hat, m_hat):
         _reduce(M_hat[k], psi, m)
         add_shifted_inertia(r[k], M_hat[k], M_hat[j])
     return -1
+
+
+@njit(cache=True)
+def _decompose(
+    parent, joint, axis, origin, coordinate, molecule, q_reference, mass, com, inertia, base_position, base_rotation, q,
+    R, o, e, c, I, p, r, M_hat, psi_hat, m_hat, block, factor,
+):  # fmt: skip
+    """Place the links (R, o, e, c, I: see `link_snapshot`) and decompose M; return the link of a zero pivot, or -1."""
+    link_snapshot(
+        parent, joint, axis, origin, coordinate, molecule, q_reference, mass, com, inertia, base_position,
+        base_rotation, q, R, o, e, c, I,
+    )  # fmt: skip
+    _joint_twists(parent, joint, e, o, c, p, r)
+    _extended_masses(mass, I, M_hat)
+    singular = _eliminate_joints(parent, joint, o, c, p, r, M_hat, psi_hat, m_hat)
+    if singular >= 0:
+        return singular
+    return _eliminate_bases(parent, joint, molecule, r, M_hat, block, factor)
 
 
 @njit(cache=True)
@@ -358,10 +378,31 @@ def _solve_UT(parent, joint, dof, p, r, psi_hat, theta, mu):
                 mu[k, i, c] += p[k, i] * theta[d, c]
 
 
+@njit(cache=True)
+def _solve(parent, joint, dof, molecule, p, r, psi_hat, m_hat, factor, b, scratch, x):
+    """Write M^-1 b into `x`, both (n_dof, m), by the three systems (24); `scratch` is (n_links, 6, m)."""
+    _solve_U(parent, joint, dof, p, r, psi_hat, b, scratch, x)
+    _solve_D(parent, joint, dof, molecule, m_hat, factor, x)
+    _solve_UT(parent, joint, dof, p, r, psi_hat, x, scratch)
+
+
+@njit(cache=True)
+def _log_det(parent, joint, molecule, m_hat, factor):
+    """Return ln det D; det U = 1."""
+    value = 0.0
+    for k in range(len(parent)):
+        if parent[k] >= 0:
+            value += math.log(m_hat[k])
+            continue
+        for i in range(_first_base_row(joint[k]), 6):
+            value += math.log(factor[molecule[k], i, i])
+    return value
+
+
 # ---------------------------------------------------------------------- the solver
 
 
-class UDUFactor(Factor):
+class UDUFactor(ReusableFactor):
     """M = U D U^T of one tree in one configuration (21).
 
     Rows and columns are in the order of the degrees of freedom, base to tip. U is upper triangular with a unit
@@ -369,74 +410,75 @@ class UDUFactor(Factor):
     Every method costs O(n) per column.
     """
 
-    def __init__(self, tree: TreeModel, state: State):
-        links = tree.links(state)
-        n = tree.n_links
-        self._tree = tree
-        self._p, self._psi_hat = np.empty((n, 6)), np.zeros((n, 6))
+    def __init__(self, tree: TreeModel):
+        n, n_molecules = tree.n_links, tree.n_molecules
+        self._topology = (tree.parent, tree.joint, tree.dof)
+        self._molecule = tree.molecule
+        self._shape = n, tree.n_dof
+        self._links = tree.empty_links()
+        self._p, self._psi_hat = np.empty((n, 6)), np.empty((n, 6))
         self._r = np.empty((n, 3))
-        self._m_hat = np.ones(n)
-        self._block, self._base_factor = np.empty((tree.n_molecules, 6, 6)), np.empty((tree.n_molecules, 6, 6))
-        M_hat = np.empty((n, 6, 6))
-        _joint_twists(tree.parent, tree.joint, links.axis, links.p, links.com, self._p, self._r)
-        _extended_masses(links.mass, links.inertia, M_hat)
-        singular = _eliminate_joints(
-            tree.parent, tree.joint, links.p, links.com, self._p, self._r, M_hat, self._psi_hat, self._m_hat
-        )
-        if singular < 0:
-            singular = _eliminate_bases(
-                tree.parent, tree.joint, tree.molecule, self._r, M_hat, self._block, self._base_factor
-            )
+        self._m_hat = np.empty(n)
+        self._block, self._base_factor = np.empty((n_molecules, 6, 6)), np.empty((n_molecules, 6, 6))
+        self._one_column = np.empty((n, 6, 1))
+        links = self._links
+        self._written = (
+            links.R, links.p, links.axis, links.com, links.inertia, self._p, self._r, np.empty((n, 6, 6)),
+            self._psi_hat, self._m_hat, self._block, self._base_factor,
+        )  # fmt: skip
+
+    def refactor(self, tree: TreeModel, state: State) -> None:
+        tree.check_state(state)
+        singular = _decompose(*tree.link_arrays, state.base_position, state.base_rotation, state.q, *self._written)
         if singular >= 0:
             raise_singular(tree, singular)
 
     def solve(self, b: np.ndarray) -> np.ndarray:
         """Return M^-1 b, by the three triangular and diagonal systems (24)."""
-        tree = self._tree
-        x = np.empty((tree.n_dof, b.shape[1]))
-        scratch = np.empty((tree.n_links, 6, b.shape[1]))
-        _solve_U(tree.parent, tree.joint, tree.dof, self._p, self._r, self._psi_hat, b, scratch, x)
-        _solve_D(tree.parent, tree.joint, tree.dof, tree.molecule, self._m_hat, self._base_factor, x)
-        _solve_UT(tree.parent, tree.joint, tree.dof, self._p, self._r, self._psi_hat, x, scratch)
+        x = np.empty(b.shape)
+        _solve(
+            *self._topology, self._molecule, self._p, self._r, self._psi_hat, self._m_hat, self._base_factor, b,
+            self._scratch(b.shape[1]), x,
+        )  # fmt: skip
         return x
 
     def log_det(self) -> float:
         """Return ln det M = ln det D, because det U = 1."""
-        tree = self._tree
-        pivots = np.diagonal(self._base_factor, axis1=1, axis2=2)
-        roots = tree.joint[tree.parent < 0]
-        has_row = np.stack([roots == FREE] * 3 + [(roots == FREE) | (roots == POINT)] * 3, axis=1)
-        return float(np.log(self._m_hat).sum() + np.log(pivots[has_row]).sum())
+        parent, joint, _ = self._topology
+        return float(_log_det(parent, joint, self._molecule, self._m_hat, self._base_factor))
+
+    def solve_moving(self, v: np.ndarray, tau: np.ndarray) -> np.ndarray:
+        """Return M^-1 (tau - c) (n_dof,), with the velocity-dependent forces c at velocities `v` (n_dof,)."""
+        rhs = tau - link_bias_forces(*self._topology, self._links, v)
+        return self.solve(rhs[:, None])[:, 0]
 
     def u_product(self, x: Any) -> np.ndarray:
         """Return U x for `x` (n_dof,) or (n_dof, m)."""
-        tree = self._tree
         columns, shape = self._columns(x)
         y = np.empty_like(columns)
-        scratch = np.empty((tree.n_links, 6, columns.shape[1]))
-        _multiply_U(tree.parent, tree.joint, tree.dof, self._p, self._r, self._psi_hat, columns, scratch, y)
+        _multiply_U(*self._topology, self._p, self._r, self._psi_hat, columns, self._scratch(columns.shape[1]), y)
         return y.reshape(shape)
 
     def ut_product(self, x: Any) -> np.ndarray:
         """Return U^T x for `x` (n_dof,) or (n_dof, m)."""
-        tree = self._tree
         columns, shape = self._columns(x)
         y = np.empty_like(columns)
-        scratch = np.empty((tree.n_links, 6, columns.shape[1]))
-        _multiply_UT(tree.parent, tree.joint, tree.dof, self._p, self._r, self._psi_hat, columns, scratch, y)
+        _multiply_UT(*self._topology, self._p, self._r, self._psi_hat, columns, self._scratch(columns.shape[1]), y)
         return y.reshape(shape)
 
     def d_product(self, x: Any) -> np.ndarray:
         """Return D x for `x` (n_dof,) or (n_dof, m)."""
-        tree = self._tree
         columns, shape = self._columns(x)
         y = np.empty_like(columns)
-        _multiply_D(tree.parent, tree.joint, tree.dof, tree.molecule, self._m_hat, self._block, columns, y)
+        _multiply_D(*self._topology, self._molecule, self._m_hat, self._block, columns, y)
         return y.reshape(shape)
+
+    def _scratch(self, m: int) -> np.ndarray:
+        return self._one_column if m == 1 else np.empty((self._shape[0], 6, m))
 
     def _columns(self, x: Any) -> tuple[np.ndarray, tuple[int, ...]]:
         values = plain_array(x)
-        n = self._tree.n_dof
+        n = self._shape[1]
         if values.ndim not in (1, 2) or values.shape[0] != n:
             raise ArgumentError(
                 f"x has shape {values.shape}, expected ({n},) or ({n}, m): one row per degree of freedom"
@@ -445,15 +487,20 @@ class UDUFactor(Factor):
         return np.ascontiguousarray(values).reshape(n, width), values.shape
 
 
-class UDUSolver(Solver):
+class UDUSolver(ReusingSolver[UDUFactor]):
     """M = U D U^T by reverse Gaussian elimination (Saha); forward dynamics by (23)-(24).
 
-    `accelerations` is the inherited one: as in section 5 of the paper, tau is the applied force less the bias forces,
-    which inverse dynamics gives at zero acceleration.
+    As in section 5 of the paper, tau of the forward dynamics is the applied force less the bias forces, which inverse
+    dynamics gives at zero acceleration.
     """
 
     name = "udu"
     paper = "S. K. Saha, The UDU^T decomposition of manipulator inertia matrix"
+    pool = FactorPool(UDUFactor)
 
-    def factor(self, tree: TreeModel, state: State) -> UDUFactor:
-        return UDUFactor(tree, state)
+    def _accelerations(self, tree: TreeModel, state: State, v: np.ndarray, tau: np.ndarray) -> np.ndarray:
+        factor = self.pool.take(tree)
+        factor.refactor(tree, state)
+        acceleration = factor.solve_moving(v, tau)
+        self.pool.give(tree, factor)
+        return acceleration
