@@ -25,7 +25,7 @@ import numpy as np
 from openmm import app
 
 from peptidyn.engine.checkpoints import CheckpointError, write_npz
-from peptidyn.engine.dcd_frames import keep_dcd_frames
+from peptidyn.engine.trajectory_frames import keep_frames
 from peptidyn.errors import ArgumentError, OutputError
 from peptidyn.files import write_text
 from peptidyn.sampling.replicas import Stretch
@@ -98,7 +98,7 @@ class ExchangeFolder:
         """Cut all files back to what a checkpoint vouches for."""
         for i in range(self.n_replicas):
             folder = self.replica(i)
-            keep_dcd_frames(folder / TRAJECTORY, frames)
+            keep_frames(folder / TRAJECTORY, frames)
             for name in (TORSIONS, ENERGIES):
                 keep_rows(folder / name, frames)
         table = self.path / EXCHANGES
