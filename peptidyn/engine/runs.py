@@ -213,7 +213,7 @@ def _make_folder(folder: Path, replace: bool) -> None:
                 f"the folder {folder} is not empty; choose another with -o, continue the run in it with --resume, or "
                 "replace it with --overwrite"
             )
-        for path in [folder / name for name in FILES] + list(folder.glob("*.png")):
+        for path in [folder / name for name in (*FILES, "report.html")] + list(folder.glob("*.png")):
             path.unlink(missing_ok=True)
         _remove_unfinished(folder)
     try:
