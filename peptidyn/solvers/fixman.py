@@ -41,8 +41,9 @@ from peptidyn.errors import ArgumentError
 from peptidyn.model.kinematics import link_twists, project_wrenches
 from peptidyn.model.state import State
 from peptidyn.model.tree import TreeModel
-from peptidyn.solvers.free_bodies import set_free
-from peptidyn.solvers.protocol import Factor, Solver, raise_singular
+from peptidyn.solvers.dynamics import link_bias_forces
+from peptidyn.solvers.free_bodies import FreeBodies, joint_rows, row_scratch
+from peptidyn.solvers.protocol import FactorPool, ReusableFactor, ReusingSolver, raise_singular
 
 _PIVOT = 1e-14  # pivots of H22 smaller than this part of their diagonal entry hold rounding errors only
 
@@ -80,17 +81,26 @@ def h_blocks(tree: TreeModel, state: State, hard: str | int | Iterable[str | int
     hard : str, int or several
         Soft coordinates of the tree to count as hard, as in `FixmanSolver.constrained`.
     """
-    free = set_free(tree, tree.links(state), held_coordinates(tree, hard))
-    n_bodies, n_hard = len(free.link), 6 - free.hard
-    start = np.concatenate([[0], np.cumsum(n_hard)])
-    ds = np.zeros((len(free.dof), n_bodies, 6))
-    dh = np.zeros((start[-1], n_bodies, 6))
+    free = FreeBodies(tree, held_coordinates(tree, hard))
+    free.place(tree, state)
+    n_bodies, n_soft = len(free.link), len(free.dof)
+    log_det_G = free.log_det_bodies
+    ds, dh = np.zeros((n_soft, n_bodies, 6)), np.zeros((6 * n_bodies, n_bodies, 6))
+    at, A, B = np.empty(6, dtype=np.int64), np.empty((6, 6)), np.empty((6, 6))
+    scratch = row_scratch()
+    hard_link: list[int] = []
     for b, up in enumerate(free.up.tolist()):
-        soft = free.place[b, : free.n_soft[b]]
-        for body, rows in ((b, free.on_child[b]), (up, free.on_parent[b])):
+        n, first, change = joint_rows(b, free.joints, scratch, at, A, B)
+        if not change > 0.0:
+            free.raise_dependent(tree, b)
+        log_det_G += 2.0 * np.log(change)
+        start = len(hard_link)
+        hard_link += [int(free.link[b])] * (6 - first)
+        for body, rows in ((b, B), (up, A)):
             if body >= 0:
-                ds[soft, body] = rows[: len(soft)]
-                dh[start[b] : start[b + 1], body] = rows[free.hard[b] :]
+                ds[at[:n], body] = rows[:n]
+                dh[start : len(hard_link), body] = rows[first:]
+    dh = dh[: len(hard_link)]
     Lambda = np.zeros((n_bodies, 6, 6))
     _fill_mobilities(free.inverse_inertia, free.inverse_mass, Lambda)
     ds_Lambda = np.einsum("kbi,bij->kbj", ds, Lambda)
@@ -99,8 +109,8 @@ def h_blocks(tree: TreeModel, state: State, hard: str | int | Iterable[str | int
         np.einsum("kbi,lbi->kl", ds_Lambda, ds),
         np.einsum("kbi,lbi->kl", ds_Lambda, dh),
         np.einsum("kbi,lbi->kl", dh_Lambda, dh),
-        free.log_det_G,
-        np.repeat(free.link, n_hard),
+        float(log_det_G),
+        np.array(hard_link, dtype=np.int64),
     )
 
 
@@ -108,39 +118,73 @@ def h_blocks(tree: TreeModel, state: State, hard: str | int | Iterable[str | int
 def _fill_mobilities(inverse_inertia, inverse_mass, Lambda):
     """Write Lambda = I^-1 (+) 1/m of every body, (n_bodies, 6, 6)."""
     for b in range(len(Lambda)):
-        for i in range(3):
-            for j in range(3):
-                Lambda[b, i, j] = inverse_inertia[b, i, j]
-                Lambda[b, i, 3 + j] = Lambda[b, 3 + i, j] = 0.0
-                Lambda[b, 3 + i, 3 + j] = inverse_mass[b] if i == j else 0.0
+        _fill_mobility(inverse_inertia[b], inverse_mass[b], Lambda[b])
 
 
 @njit(cache=True)
-def _eliminate(up, hard, on_parent, on_child, Lambda, gain):
-    """Eliminate the joints from the leaves to the root; return ln det H22 and the body of a failed pivot, or -1.
+def _fill_mobility(inverse_inertia, inverse_mass, Lambda):
+    for i in range(3):
+        for j in range(3):
+            Lambda[i, j] = inverse_inertia[i, j]
+            Lambda[i, 3 + j] = Lambda[3 + i, j] = 0.0
+            Lambda[3 + i, 3 + j] = inverse_mass if i == j else 0.0
 
-    `Lambda` (n_bodies, 6, 6) enters as the Lambdas of the bodies. Those are needed until their joint is eliminated; its
-    Cholesky factor of H22[b, b] then takes the place. `gain` (n_bodies, 6, 6) is written: K^T of every joint. In both,
-    rows and columns of hard coordinates keep the places they have in A and B.
+
+@njit(cache=True)
+def _eliminate(joints, inverse_inertia, inverse_mass, n_soft, hard, at, rows, Lambda, gain):
+    """Take the Lie derivatives of the joints and eliminate them, from the leaves to the root.
+
+    Parameters
+    ----------
+    joints, inverse_inertia, inverse_mass
+        Of `FreeBodies`.
+    n_soft, hard : (n_bodies,) int, at : (n_bodies, 6) int, rows : (n_bodies, 6, 6)
+        Output: what `joint_rows` gives for every joint; `rows` holds B.
+    Lambda : (n_bodies, 6, 6)
+        Output. It holds the Lambdas of the bodies until their joint is eliminated; the Cholesky factor of H22[b, b]
+        then takes the place.
+    gain : (n_bodies, 6, 6)
+        Output: K^T of every joint. In both, rows and columns of hard coordinates keep the places they have in A and B.
+
+    Returns
+    -------
+    float, float
+        ln det H22, -sum ln |det B|.
+    int, int
+        A body whose pivot failed, or whose joint is dependent; -1 if there is none.
     """
-    H_child, H, work, N_Lambda = np.empty((4, 6, 6))
-    log_det = 0.0
+    H_child, H, work, N_Lambda, N = np.empty((5, 6, 6))
+    scratch = row_scratch()
+    up = joints[2]
+    log_det, log_change = 0.0, 0.0
+    for b in range(len(up)):
+        hard[b] = -1  # Lambda is not written yet
     for b in range(len(up) - 1, -1, -1):
+        if hard[b] < 0:
+            _fill_mobility(inverse_inertia[b], inverse_mass[b], Lambda[b])
+        n_soft[b], hard[b], change = joint_rows(b, joints, scratch, at[b], N, rows[b])
+        if not change > 0.0:
+            return log_det, log_change, -1, b
+        if change != 1.0:
+            log_change += np.log(change)
+        p = up[b]
+        if p >= 0 and hard[p] < 0:
+            _fill_mobility(inverse_inertia[p], inverse_mass[p], Lambda[p])
+            hard[p] = 0
         if hard[b] == 6:
             continue
-        Lambda_p = Lambda[up[b]]
-        _block(on_child[b], Lambda[b], work, H_child)
-        _block(on_parent[b], Lambda_p, N_Lambda, H)
+        _block(rows[b], Lambda[b], work, H_child)
+        _block(N, Lambda[p], N_Lambda, H)
         for i in range(6):
             for j in range(i + 1):
                 H[i, j] += H_child[i, j]
         if not _cholesky(H, hard[b], Lambda[b]):
-            return log_det, b
+            return log_det, log_change, b, -1
         for i in range(hard[b], 6):
             log_det += 2.0 * np.log(Lambda[b, i, i])
         _fill_gain(Lambda[b], hard[b], N_Lambda, gain[b])
-        _update_mobility(on_parent[b], hard[b], gain[b], H_child, N_Lambda, work, Lambda_p)
-    return log_det, -1
+        _update_mobility(N, hard[b], gain[b], H_child, N_Lambda, work, Lambda[p])
+    return log_det, log_change, -1, -1
 
 
 @njit(cache=True)
@@ -229,37 +273,116 @@ def _update_mobility(rows, first, K, H_child, X, work, Lambda):
 
 
 @njit(cache=True)
-def _solve(up, n_soft, hard, place, on_parent, on_child, inverse_inertia, inverse_mass, gain, root, b, x):
-    """Write M^-1 b by steps V of section 2.2, column by column of `b` (n, m).
+def _solve_once(link, up, com, n_soft, hard, at, rows, inverse_inertia, inverse_mass, gain, root, b, scratch, x):
+    """Write M^-1 b (n,) by steps V of section 2.2; `scratch` is (4, n_bodies, 6).
 
-    H11 b - H12 d = [ds/dxi] Lambda ([ds/dxi]^T b - [dh/dxi]^T d): the products with H go through the bodies.
+    H11 b - H12 d = [ds/dxi] Lambda ([ds/dxi]^T b - [dh/dxi]^T d): the products with H go through the bodies. As
+    A = -B X, those with the rows of a joint are B times the relative motion of its bodies.
     """
-    n = len(up)
-    wrench, twist, d, hard_wrench = np.empty((4, n, 6))
-    for column in range(b.shape[1]):
-        _gather_soft(up, n_soft, place, on_parent, on_child, b[:, column], wrench)
-        _move(inverse_inertia, inverse_mass, wrench, twist)
-        _substitute_forward(up, hard, on_parent, on_child, gain, twist, d)
-        _substitute_back(up, hard, on_parent, on_child, gain, root, d, hard_wrench)
-        for k in range(n):
-            for i in range(6):
-                wrench[k, i] -= hard_wrench[k, i]
-        _move(inverse_inertia, inverse_mass, wrench, twist)
-        _read_soft(up, n_soft, place, on_parent, on_child, twist, x[:, column])
+    wrench, twist, d, hard_wrench = scratch
+    _gather_soft(link, up, com, n_soft, at, rows, b, wrench)
+    _move(inverse_inertia, inverse_mass, wrench, twist)
+    _substitute_forward(link, up, com, hard, rows, gain, twist, d)
+    _substitute_back(link, up, com, hard, rows, gain, root, d, hard_wrench)
+    for k in range(len(up)):
+        for i in range(6):
+            wrench[k, i] -= hard_wrench[k, i]
+    _move(inverse_inertia, inverse_mass, wrench, twist)
+    _read_soft(link, up, com, n_soft, at, rows, twist, x)
 
 
 @njit(cache=True)
-def _gather_soft(up, n_soft, place, on_parent, on_child, b, wrench):
+def _solve(
+    parent, joint, dof, axis, p, mass, com, inertia, soft,
+    link, up, n_soft, hard, at, rows, inverse_inertia, inverse_mass, gain, root,
+    b, body_scratch, link_scratch, dof_scratch, x,
+):  # fmt: skip
+    """Write M^-1 b, column by column of `b` (n, m), with one step of iterative refinement.
+
+    (6) is a small difference where b is large along stiff directions: the refinement recovers the digits. Scratch:
+    (4, n_bodies, 6), (4, n_links, 3), (4, n_dof).
+    """
+    rate, product, residual, change = dof_scratch
+    rate[:] = 0.0  # held coordinates are at rest
+    n = len(soft)
+    for column in range(b.shape[1]):
+        for i in range(n):
+            residual[i] = b[i, column]
+            x[i, column] = 0.0
+        for step in range(2):
+            if step > 0:
+                for i in range(n):
+                    rate[soft[i]] = change[i]
+                _multiply(parent, joint, dof, axis, p, mass, com, inertia, rate, link_scratch, product)
+                for i in range(n):
+                    residual[i] -= product[soft[i]]
+            _solve_once(
+                link, up, com, n_soft, hard, at, rows, inverse_inertia, inverse_mass, gain, root, residual,
+                body_scratch, change,
+            )  # fmt: skip
+            for i in range(n):
+                x[i, column] += change[i]
+
+
+@njit(cache=True)
+def _relative_twist(link, up, com, k, twist):
+    """Return the twist of body k less that of its parent, carried to the centre of mass of body k."""
+    p = up[k]
+    t = twist[k]
+    if p < 0:
+        return t[0], t[1], t[2], t[3], t[4], t[5]
+    c, o, s = com[link[k]], com[link[p]], twist[p]
+    x, y, z = c[0] - o[0], c[1] - o[1], c[2] - o[2]
+    return (
+        t[0] - s[0],
+        t[1] - s[1],
+        t[2] - s[2],
+        t[3] - s[3] - s[1] * z + s[2] * y,
+        t[4] - s[4] - s[2] * x + s[0] * z,
+        t[5] - s[5] - s[0] * y + s[1] * x,
+    )
+
+
+@njit(cache=True)
+def _add_joint_wrench(link, up, com, k, first, end, rows, force, wrench):
+    """Add rows^T force of joint k, rows `first` to `end`, to the wrenches of both its bodies."""
+    w0, w1, w2, w3, w4, w5 = 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
+    for i in range(first, end):
+        f = force[i]
+        w0 += rows[i, 0] * f
+        w1 += rows[i, 1] * f
+        w2 += rows[i, 2] * f
+        w3 += rows[i, 3] * f
+        w4 += rows[i, 4] * f
+        w5 += rows[i, 5] * f
+    t = wrench[k]
+    t[0] += w0
+    t[1] += w1
+    t[2] += w2
+    t[3] += w3
+    t[4] += w4
+    t[5] += w5
+    p = up[k]
+    if p >= 0:
+        c, o, s = com[link[k]], com[link[p]], wrench[p]
+        x, y, z = c[0] - o[0], c[1] - o[1], c[2] - o[2]
+        s[0] -= w0 + y * w5 - z * w4
+        s[1] -= w1 + z * w3 - x * w5
+        s[2] -= w2 + x * w4 - y * w3
+        s[3] -= w3
+        s[4] -= w4
+        s[5] -= w5
+
+
+@njit(cache=True)
+def _gather_soft(link, up, com, n_soft, at, rows, b, wrench):
     """Write [ds/dxi]^T b, a wrench (6,) on every body."""
+    force = np.empty(6)
     wrench[:] = 0.0
     for k in range(len(up)):
         for i in range(n_soft[k]):
-            force = b[place[k, i]]
-            for j in range(6):
-                wrench[k, j] += on_child[k, i, j] * force
-            if up[k] >= 0:
-                for j in range(6):
-                    wrench[up[k], j] += on_parent[k, i, j] * force
+            force[i] = b[at[k, i]]
+        _add_joint_wrench(link, up, com, k, 0, n_soft[k], rows[k], force, wrench)
 
 
 @njit(cache=True)
@@ -275,54 +398,55 @@ def _move(inverse_inertia, inverse_mass, wrench, twist):
 
 
 @njit(cache=True)
-def _read_soft(up, n_soft, place, on_parent, on_child, twist, x):
+def _read_soft(link, up, com, n_soft, at, rows, twist, x):
     """Write [ds/dxi] times the twists of the bodies."""
     for k in range(len(up)):
+        t = _relative_twist(link, up, com, k, twist)
         for i in range(n_soft[k]):
             total = 0.0
             for j in range(6):
-                total += on_child[k, i, j] * twist[k, j]
-            if up[k] >= 0:
-                for j in range(6):
-                    total += on_parent[k, i, j] * twist[up[k], j]
-            x[place[k, i]] = total
+                total += rows[k, i, j] * t[j]
+            x[at[k, i]] = total
 
 
 @njit(cache=True)
-def _substitute_forward(up, hard, on_parent, on_child, gain, twist, c):
+def _substitute_forward(link, up, com, hard, rows, gain, twist, c):
     """Eliminate the right-hand side c = H12^T b = [dh/dxi] twist, from the leaves to the root.
 
     c of the joints left on body p loses H22[., b] H22[b, b]^-1 c_b = N K_b c_b, which `twist` of p takes up.
     """
     for k in range(len(up) - 1, -1, -1):
-        p = up[k]
+        if hard[k] == 6:
+            continue
+        t = _relative_twist(link, up, com, k, twist)
+        s = twist[up[k]]
         for i in range(hard[k], 6):
             total = 0.0
             for j in range(6):
-                total += on_child[k, i, j] * twist[k, j] + on_parent[k, i, j] * twist[p, j]
+                total += rows[k, i, j] * t[j]
             c[k, i] = total
-        for i in range(hard[k], 6):
             for j in range(6):
-                twist[p, j] -= gain[k, i, j] * c[k, i]
+                s[j] -= gain[k, i, j] * total
 
 
 @njit(cache=True)
-def _substitute_back(up, hard, on_parent, on_child, gain, root, d, wrench):
+def _substitute_back(link, up, com, hard, rows, gain, root, d, wrench):
     """Turn the eliminated c into d = H22^-1 c in place, from the root to the leaves; write [dh/dxi]^T d as well.
 
     d_b = H22[b, b]^-1 c_b - K_b^T (the sum of N^T d over the joints of body p that were left when b was eliminated).
     """
     wrench[:] = 0.0
     for k in range(len(up)):
-        p = up[k]
+        if hard[k] == 6:
+            continue
         _cholesky_solve(root[k], hard[k], d[k])
+        w = wrench[up[k]]
         for i in range(hard[k], 6):
+            total = d[k, i]
             for j in range(6):
-                d[k, i] -= gain[k, i, j] * wrench[p, j]
-        for i in range(hard[k], 6):
-            for j in range(6):
-                wrench[k, j] += on_child[k, i, j] * d[k, i]
-                wrench[p, j] += on_parent[k, i, j] * d[k, i]
+                total -= gain[k, i, j] * w[j]
+            d[k, i] = total
+        _add_joint_wrench(link, up, com, k, hard[k], 6, rows[k], d[k], wrench)
 
 
 @njit(cache=True)
@@ -339,35 +463,34 @@ def _cholesky_solve(L, first, x):
 
 
 @njit(cache=True)
-def _subtract_product(parent, joint, dof, axis, p, mass, com, inertia, soft, n_dof, x, b):
-    """Replace `b` (n, m) by b - M x, with M = J^T (I (+) m) J applied link by link; held coordinates are at rest."""
-    n = len(parent)
-    w, u, torque, force = np.empty((4, n, 3))
-    rate, product = np.zeros(n_dof), np.zeros(n_dof)
-    for column in range(b.shape[1]):
-        for i in range(len(soft)):
-            rate[soft[i]] = x[i, column]
-        link_twists(parent, joint, dof, axis, p, rate, w, u)
-        for l in range(n):
-            r0, r1, r2 = com[l, 0] - p[l, 0], com[l, 1] - p[l, 1], com[l, 2] - p[l, 2]
-            f0 = mass[l] * (u[l, 0] + w[l, 1] * r2 - w[l, 2] * r1)
-            f1 = mass[l] * (u[l, 1] + w[l, 2] * r0 - w[l, 0] * r2)
-            f2 = mass[l] * (u[l, 2] + w[l, 0] * r1 - w[l, 1] * r0)
-            force[l, 0], force[l, 1], force[l, 2] = f0, f1, f2
-            torque[l, 0], torque[l, 1], torque[l, 2] = r1 * f2 - r2 * f1, r2 * f0 - r0 * f2, r0 * f1 - r1 * f0
-            for i in range(3):
-                for j in range(3):
-                    torque[l, i] += inertia[l, i, j] * w[l, j]
-        project_wrenches(parent, joint, dof, axis, p, torque, force, product)
-        for i in range(len(soft)):
-            b[i, column] -= product[soft[i]]
+def _multiply(parent, joint, dof, axis, p, mass, com, inertia, rate, scratch, product):
+    """Write M rate = J^T (I (+) m) J rate, link by link, into `product` (n_dof,); `scratch` is (4, n_links, 3)."""
+    w, u, torque, force = scratch
+    link_twists(parent, joint, dof, axis, p, rate, w, u)
+    for l in range(len(parent)):
+        r0, r1, r2 = com[l, 0] - p[l, 0], com[l, 1] - p[l, 1], com[l, 2] - p[l, 2]
+        f0 = mass[l] * (u[l, 0] + w[l, 1] * r2 - w[l, 2] * r1)
+        f1 = mass[l] * (u[l, 1] + w[l, 2] * r0 - w[l, 0] * r2)
+        f2 = mass[l] * (u[l, 2] + w[l, 0] * r1 - w[l, 1] * r0)
+        force[l, 0], force[l, 1], force[l, 2] = f0, f1, f2
+        torque[l, 0], torque[l, 1], torque[l, 2] = r1 * f2 - r2 * f1, r2 * f0 - r0 * f2, r0 * f1 - r1 * f0
+        for i in range(3):
+            for j in range(3):
+                torque[l, i] += inertia[l, i, j] * w[l, j]
+    project_wrenches(parent, joint, dof, axis, p, torque, force, product)
 
 
 # ---------------------------------------------------------------------- the solver
 
 
-class FixmanFactor(Factor):
+class FixmanFactor(ReusableFactor):
     """H22 of one configuration, eliminated.
+
+    Parameters
+    ----------
+    tree : TreeModel
+    held : (n_dof,) bool, optional
+        Soft coordinates of the tree that count as hard; none by default.
 
     Attributes
     ----------
@@ -375,45 +498,47 @@ class FixmanFactor(Factor):
         The degrees of freedom of the tree that are soft, in the order of the vectors of `solve`.
     """
 
-    def __init__(self, tree: TreeModel, state: State, held: np.ndarray):
-        links = tree.links(state)
-        free = set_free(tree, links, held)
-        root, gain = free.room
-        _fill_mobilities(free.inverse_inertia, free.inverse_mass, root)
-        log_det_H22, bad = _eliminate(free.up, free.hard, free.on_parent, free.on_child, root, gain)
-        if bad >= 0:
-            raise_singular(tree, int(free.link[bad]))
-        self._tree, self._links = tree, links
-        self._free, self._root, self._gain = free, root, gain
-        self._log_det = free.log_det_G + log_det_H22
+    def __init__(self, tree: TreeModel, held: np.ndarray | None = None):
+        free = FreeBodies(tree, np.zeros(tree.n_dof, dtype=bool) if held is None else held)
+        n, links = len(free.link), free.links
+        n_soft, hard, at = np.empty(n, dtype=np.int64), np.empty(n, dtype=np.int64), np.empty((n, 6), dtype=np.int64)
+        rows, root, gain = np.empty((n, 6, 6)), np.empty((n, 6, 6)), np.empty((n, 6, 6))
+        self._free = free
+        self._topology = (tree.parent, tree.joint, tree.dof)
+        self._eliminated = (free.inverse_inertia, free.inverse_mass, n_soft, hard, at, rows, root, gain)
+        self._known = (
+            *self._topology, links.axis, links.p, links.mass, links.com, links.inertia, free.dof, free.link, free.up,
+            n_soft, hard, at, rows, free.inverse_inertia, free.inverse_mass, gain, root,
+        )  # fmt: skip
+        self._scratch = np.empty((4, n, 6)), np.empty((4, tree.n_links, 3)), np.empty((4, tree.n_dof))
+        self._log_det = 0.0
         self.dof = free.dof
 
+    def refactor(self, tree: TreeModel, state: State) -> None:
+        free = self._free
+        free.place(tree, state)
+        log_det_H22, log_change, bad, dependent = _eliminate(free.joints, *self._eliminated)
+        if dependent >= 0:
+            free.raise_dependent(tree, dependent)
+        if bad >= 0:
+            raise_singular(tree, int(free.link[bad]))
+        self._log_det = free.log_det_bodies + 2.0 * log_change + log_det_H22
+
     def solve(self, b: np.ndarray) -> np.ndarray:
-        tree, links = self._tree, self._links
-        x = self._solve_once(b)
-        # (6) is a small difference where b is large along stiff directions: one step of refinement recovers the digits
-        residual = b.copy()
-        _subtract_product(
-            tree.parent, tree.joint, tree.dof, links.axis, links.p, links.mass, links.com, links.inertia, self.dof,
-            tree.n_dof, x, residual,
-        )  # fmt: skip
-        x += self._solve_once(residual)
+        x = np.empty(b.shape)
+        _solve(*self._known, b, *self._scratch, x)
         return x
 
-    def _solve_once(self, b: np.ndarray) -> np.ndarray:
-        free = self._free
-        x = np.empty_like(b)
-        _solve(
-            free.up, free.n_soft, free.hard, free.place, free.on_parent, free.on_child, free.inverse_inertia,
-            free.inverse_mass, self._gain, self._root, b, x,
-        )  # fmt: skip
-        return x
+    def solve_moving(self, v: np.ndarray, tau: np.ndarray) -> np.ndarray:
+        """Return M^-1 (tau - c) (n_dof,), with the velocity-dependent forces c at velocities `v` (n_dof,)."""
+        rhs = tau - link_bias_forces(*self._topology, self._free.links, v)
+        return self.solve(rhs[:, None])[:, 0]
 
     def log_det(self) -> float:
         return self._log_det
 
 
-class FixmanSolver(Solver):
+class FixmanSolver(ReusingSolver[FixmanFactor]):
     """Soft and hard coordinates of free rigid bodies; H22 eliminated from the leaves to the root.
 
     Every body needs an inertia that can be inverted. `TreeModel` sees to that by sharing the mass of atoms on a joint
@@ -423,8 +548,14 @@ class FixmanSolver(Solver):
     name = "fixman"
     paper = "Lee, Wang & Chirikjian 2007, O(n) mass matrix inversion using Lie derivatives (after Fixman 1974)"
 
-    def factor(self, tree: TreeModel, state: State) -> FixmanFactor:
-        return FixmanFactor(tree, state, np.zeros(tree.n_dof, dtype=bool))
+    pool = FactorPool(FixmanFactor)
+
+    def _accelerations(self, tree: TreeModel, state: State, v: np.ndarray, tau: np.ndarray) -> np.ndarray:
+        factor = self.pool.take(tree)
+        factor.refactor(tree, state)
+        acceleration = factor.solve_moving(v, tau)
+        self.pool.give(tree, factor)
+        return acceleration
 
     def constrained(self, tree: TreeModel, state: State, hard: str | int | Iterable[str | int]) -> FixmanFactor:
         """Factor M of the tree with some of its soft coordinates held: they join the hard ones.
@@ -443,7 +574,9 @@ class FixmanSolver(Solver):
         FixmanFactor
             Over the degrees of freedom that are left, listed in its `dof`.
         """
-        return FixmanFactor(tree, state, held_coordinates(tree, hard))
+        factor = FixmanFactor(tree, held_coordinates(tree, hard))
+        factor.refactor(tree, state)
+        return factor
 
 
 def held_coordinates(tree: TreeModel, hard: str | int | Iterable[str | int]) -> np.ndarray:

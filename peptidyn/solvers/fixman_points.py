@@ -38,12 +38,20 @@ import numpy as np
 import scipy.sparse
 from numba import njit
 
-from peptidyn.model.kinematics import atom_velocities, gather_wrenches, link_twists, project_wrenches
+from peptidyn.model.kinematics import (
+    atom_velocities,
+    gather_wrenches,
+    link_snapshot,
+    link_twists,
+    place_atoms,
+    project_wrenches,
+)
 from peptidyn.model.state import State
 from peptidyn.model.tree import TreeModel
+from peptidyn.solvers.dynamics import link_bias_forces
 from peptidyn.solvers.fixman_points_plan import Plan, make_plan
 from peptidyn.solvers.fixman_points_rows import sparse_rows, write_rows
-from peptidyn.solvers.protocol import Factor, Solver, raise_singular
+from peptidyn.solvers.protocol import FactorPool, ReusableFactor, ReusingSolver, raise_singular
 
 _PIVOT = 1e-14  # pivots of H22 smaller than this part of what free atoms would give hold rounding errors only
 
@@ -311,33 +319,61 @@ def _momenta(motion, rates, v, twist, wrench, out):
     project_wrenches(parent, joint, dof, motion.axis, motion.p, wrench[0], wrench[1], out)
 
 
+class _Scratch(NamedTuple):
+    """Scratch of `_solve`.
+
+    v, w : (n_atoms, 3).  e : (number of hard coordinates,).  twist, wrench : (2, n_links, 3).  rows : (3, n_dof).
+    """
+
+    v: np.ndarray
+    w: np.ndarray
+    e: np.ndarray
+    twist: np.ndarray
+    wrench: np.ndarray
+    rows: np.ndarray
+
+
 @njit(cache=True)
-def _solve(blocks, fronts, motion, mobility, soft, hard, factors, gains, refinements, rhs, out):
+def _solve(blocks, fronts, motion, mobility, soft, hard, factors, gains, refinements, scratch, rhs, out):
     """Write M^-1 b for every column of `rhs` (n_dof, m), with steps of iterative refinement."""
-    n_atoms, n_links, n_dof = len(mobility), len(motion.parent), len(rhs)
-    v, w = np.empty((n_atoms, 3)), np.empty((n_atoms, 3))
-    e = np.empty(blocks.n_hard.sum())
-    twist, wrench = np.empty((2, n_links, 3)), np.empty((2, n_links, 3))
-    b, x, product = np.empty(n_dof), np.empty(n_dof), np.empty(n_dof)
+    v, w, e, twist, wrench, rows = scratch
+    b, x, product = rows
     for c in range(rhs.shape[1]):
-        for d in range(n_dof):
+        for d in range(len(rhs)):
             b[d] = rhs[d, c]
             out[d, c] = 0.0
         for step in range(refinements + 1):
             if step > 0:
                 _momenta(motion, x, v, twist, wrench, product)
-                for d in range(n_dof):
+                for d in range(len(rhs)):
                     b[d] -= product[d]
             _apply_inverse(blocks, fronts, mobility, soft, hard, factors, gains, b, v, w, e, x)
-            for d in range(n_dof):
+            for d in range(len(rhs)):
                 out[d, c] += x[d]
 
 
 # ---------------------------------------------------------------------- the solver
 
 
-class FixmanPointsFactor(Factor):
+@njit(cache=True)
+def _factor(tree, state, links, motion, local, frames, blocks, fronts, mobility, soft, hard, matrices, factors, gains):
+    """Place links and atoms, write the rows, factor H22; return ln det G - ln det m, ln det H22, a bad block or -1."""
+    link_snapshot(*tree, *state, *links)
+    place_atoms(motion.atom_link, local, links[0], motion.p, motion.x)
+    log_scale, bad = write_rows(blocks, frames, motion.x, motion.joint, motion.axis, motion.p, soft, hard)
+    if bad >= 0:
+        return 0.0, 0.0, bad
+    log_det, bad = _eliminate(blocks, fronts, hard, mobility, matrices, factors, gains)
+    return 2.0 * log_scale, log_det, bad
+
+
+class FixmanPointsFactor(ReusableFactor):
     """Rows dq/dx of one tree in one configuration, with H22 factored.
+
+    Parameters
+    ----------
+    tree : TreeModel
+    plan : Plan
 
     Attributes
     ----------
@@ -347,28 +383,35 @@ class FixmanPointsFactor(Factor):
         ln det H22, of the hard coordinates.
     """
 
-    def __init__(self, tree: TreeModel, state: State, plan: Plan):
-        links, x = tree.links(state), tree.positions(state)
-        blocks, fronts = plan.blocks, plan.fronts
+    def __init__(self, tree: TreeModel, plan: Plan):
+        blocks = plan.blocks
         self._plan = plan
+        self._links = tree.empty_links()
         self._motion = _Motion(
-            tree.parent, tree.joint, tree.dof, tree.atom_link, tree.masses, links.axis, links.p, x
+            tree.parent, tree.joint, tree.dof, tree.atom_link, tree.masses, self._links.axis, self._links.p,
+            np.empty((tree.n_atoms, 3)),
         )  # fmt: skip
-        sizes = [at[-1] for at in (blocks.soft_at, blocks.hard_at, blocks.factor_at, blocks.gain_at)]
-        store = np.empty(sum(sizes))  # in one piece, which the C library hands out again without new pages
-        self._soft, self._hard, self._factors, self._gains = np.split(store, np.cumsum(sizes)[:-1])
-        matrices = np.empty(fronts.store)
-        log_scale, bad = write_rows(
-            blocks, plan.frames, x, tree.joint, links.axis, links.p, self._soft, self._hard
+        sizes = (blocks.soft_at[-1], blocks.hard_at[-1], blocks.factor_at[-1], blocks.gain_at[-1])
+        self._soft, self._hard, self._factors, self._gains = (np.empty(size) for size in sizes)
+        self._matrices = np.empty(plan.fronts.store)
+        self._scratch = _Scratch(
+            v=np.empty((tree.n_atoms, 3)), w=np.empty((tree.n_atoms, 3)), e=np.empty(blocks.n_hard.sum()),
+            twist=np.empty((2, tree.n_links, 3)), wrench=np.empty((2, tree.n_links, 3)), rows=np.empty((3, tree.n_dof)),
         )  # fmt: skip
-        if bad < 0:
-            self.log_det_H22, bad = _eliminate(
-                blocks, fronts, self._hard, plan.mobility, matrices, self._factors, self._gains
-            )
+        self._log_det_masses = float(3.0 * np.log(tree.masses[plan.mobility > 0]).sum())
+        self.log_det_G = self.log_det_H22 = 0.0
+
+    def refactor(self, tree: TreeModel, state: State) -> None:
+        tree.check_state(state)
+        plan, links = self._plan, self._links
+        log_scale, self.log_det_H22, bad = _factor(
+            tree.link_arrays, (state.base_position, state.base_rotation, state.q),
+            (links.R, links.p, links.axis, links.com, links.inertia), self._motion, tree.local, plan.frames,
+            plan.blocks, plan.fronts, plan.mobility, self._soft, self._hard, self._matrices, self._factors, self._gains,
+        )  # fmt: skip
         if bad >= 0:
-            raise_singular(tree, int(blocks.link[bad]))
-        moving = plan.mobility > 0
-        self.log_det_G = float(3.0 * np.log(tree.masses[moving]).sum() + 2.0 * log_scale)
+            raise_singular(tree, int(plan.blocks.link[bad]))
+        self.log_det_G = self._log_det_masses + log_scale
 
     def solve(self, b: np.ndarray, refinements: int = 1) -> np.ndarray:
         """Return M^-1 b by (12); O(n) per column.
@@ -387,9 +430,15 @@ class FixmanPointsFactor(Factor):
         out = np.empty(b.shape)
         _solve(
             plan.blocks, plan.fronts, self._motion, plan.mobility, self._soft, self._hard, self._factors, self._gains,
-            refinements, b, out,
+            refinements, self._scratch, b, out,
         )  # fmt: skip
         return out
+
+    def solve_moving(self, v: np.ndarray, tau: np.ndarray) -> np.ndarray:
+        """Return M^-1 (tau - c) (n_dof,), with the velocity-dependent forces c at velocities `v` (n_dof,)."""
+        motion = self._motion
+        rhs = tau - link_bias_forces(motion.parent, motion.joint, motion.dof, self._links, v)
+        return self.solve(rhs[:, None])[:, 0]
 
     def log_det(self) -> float:
         """Return ln det M by Fixman's theorem (8)."""
@@ -404,7 +453,7 @@ class FixmanPointsFactor(Factor):
         return soft[np.argsort(blocks.dof)], hard
 
 
-class FixmanPointsSolver(Solver):
+class FixmanPointsSolver(ReusingSolver[FixmanPointsFactor]):
     """M^-1 = H11 - H12 H22^-1 H12^T over bond-angle-torsion coordinates of all atoms.
 
     The plan of a tree is made at its first use, and kept as long as the tree. Models without atoms are refused.
@@ -417,9 +466,17 @@ class FixmanPointsSolver(Solver):
 
     def __init__(self) -> None:
         self._plans: WeakKeyDictionary[TreeModel, Plan] = WeakKeyDictionary()
+        self.pool = FactorPool(self._make_factor)
 
-    def factor(self, tree: TreeModel, state: State) -> FixmanPointsFactor:
+    def _make_factor(self, tree: TreeModel) -> FixmanPointsFactor:
         plan = self._plans.get(tree)
         if plan is None:
             plan = self._plans[tree] = make_plan(tree)
-        return FixmanPointsFactor(tree, state, plan)
+        return FixmanPointsFactor(tree, plan)
+
+    def _accelerations(self, tree: TreeModel, state: State, v: np.ndarray, tau: np.ndarray) -> np.ndarray:
+        factor = self.pool.take(tree)
+        factor.refactor(tree, state)
+        acceleration = factor.solve_moving(v, tau)
+        self.pool.give(tree, factor)
+        return acceleration

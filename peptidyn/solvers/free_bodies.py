@@ -25,15 +25,16 @@ linear change of the six coordinates.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NoReturn
 
 import numpy as np
 from numba import njit
 
 from peptidyn.errors import SolverError
 from peptidyn.model.dh import lie_rows
-from peptidyn.model.kinematics import FIXED, FREE, POINT, PRISMATIC
-from peptidyn.model.tree import Links, TreeModel
+from peptidyn.model.kinematics import FIXED, FREE, POINT, PRISMATIC, link_snapshot
+from peptidyn.model.state import State
+from peptidyn.model.tree import TreeModel
 from peptidyn.solvers.inertia_sharing import invert_inertia, share_inertias
 from peptidyn.solvers.protocol import UnsupportedError, raise_singular
 
@@ -41,9 +42,14 @@ DEPENDENT = 1e-10
 """Soft motions of one joint are one and the same if the sine between them is smaller than this."""
 
 
-@dataclass(frozen=True, eq=False)
 class FreeBodies:
-    """The bodies of a tree in one configuration, set free.
+    """The bodies of a tree, set free; `place` puts them into a configuration, `joint_rows` gives the rows of a joint.
+
+    Parameters
+    ----------
+    tree : TreeModel
+    held : (n_dof,) bool
+        Soft coordinates of the tree to count as hard.
 
     Attributes
     ----------
@@ -53,79 +59,56 @@ class FreeBodies:
         Parent body, which comes before it; -1 for roots.
     dof : (n,) int
         Degrees of freedom of the tree that are soft, in the order of vectors over the soft coordinates.
-    n_soft : (n_bodies,) int
-        Soft coordinates of each joint: the first rows of A and B.
-    hard : (n_bodies,) int
-        The first hard row of A and B, 6 if there is none.
-    place : (n_bodies, 6) int
-        Where each soft row stands in vectors over the soft coordinates.
-    on_parent, on_child : (n_bodies, 6, 6)
-        A and B.
-    room : (2, n_bodies, 6, 6)
-        For two more such matrices per joint, not written yet. It comes with A and B because one large allocation is
-        handed out again by the C library at the next call, while several are returned to the system, page by page.
+    links : Links
+        The configuration.
     inverse_inertia : (n_bodies, 3, 3), inverse_mass : (n_bodies,)
         The two parts of Lambda.
-    log_det_G : float
-        ln det G.
+    log_det_bodies : float
+        ln det of the bodies' own inertias and masses.
+    joints : tuple of arrays
+        What `joint_rows` reads of the bodies and of their configuration.
     """
 
-    link: np.ndarray
-    up: np.ndarray
-    dof: np.ndarray
-    n_soft: np.ndarray
-    hard: np.ndarray
-    place: np.ndarray
-    on_parent: np.ndarray
-    on_child: np.ndarray
-    room: np.ndarray
-    inverse_inertia: np.ndarray
-    inverse_mass: np.ndarray
-    log_det_G: float
+    def __init__(self, tree: TreeModel, held: np.ndarray):
+        self.link, self._top, self.up = _fold(tree)
+        self.dof = np.flatnonzero(~held)
+        self._soft_place = np.full(tree.n_dof, -1, dtype=np.int64)
+        self._soft_place[self.dof] = np.arange(len(self.dof))
+        n = len(self.link)
+        self.links = tree.empty_links()
+        self._inertia, self.inverse_inertia, self.inverse_mass = np.empty((n, 3, 3)), np.empty((n, 3, 3)), np.empty(n)
+        self.log_det_bodies = 0.0
+        links = self.links
+        self._written = links.R, links.p, links.axis, links.com, links.inertia
+        self.joints = (
+            self.link, self._top, self.up, tree.parent, tree.joint, tree.dof, self._soft_place, links.p, links.axis,
+            links.com,
+        )  # fmt: skip
+
+    def place(self, tree: TreeModel, state: State) -> None:
+        """Put the bodies into a configuration; raise SolverError, naming it, for one without inertia about some axis."""
+        tree.check_state(state)
+        self.log_det_bodies, singular = _place(
+            tree.link_arrays, (state.base_position, state.base_rotation, state.q), self._written,
+            self.link, self._top, self.up, self._inertia, self.inverse_inertia, self.inverse_mass,
+        )  # fmt: skip
+        if singular >= 0:
+            raise_singular(tree, int(self.link[singular]))
+
+    def raise_dependent(self, tree: TreeModel, body: int) -> NoReturn:
+        """Raise SolverError for a joint whose soft motions are dependent."""
+        _raise_dependent(tree, int(self.link[body]), int(self._top[body]))
 
 
-def set_free(tree: TreeModel, links: Links, held: np.ndarray) -> FreeBodies:
-    """Set the bodies of a tree free and take the Lie derivatives of their joints; O(n).
-
-    Parameters
-    ----------
-    tree : TreeModel
-    links : Links
-        Its configuration.
-    held : (n_dof,) bool
-        Soft coordinates of the tree to count as hard.
-
-    Raises
-    ------
-    SolverError
-        Naming it, for a body without inertia about some axis, or a joint whose soft motions are dependent.
-    """
-    link, top, up = _fold(tree)
-    n = len(link)
-    inertia = links.inertia[link]
-    share_inertias(link, top, up, tree.parent, tree.joint, links.axis, inertia)
-    inverse_inertia, inverse_mass = np.zeros((n, 3, 3)), np.zeros(n)
-    log_inertia, bad = _invert_inertias(link, tree.joint, links.mass, inertia, inverse_inertia, inverse_mass)
-    if bad >= 0:
-        raise_singular(tree, int(link[bad]))
-
-    dof = np.flatnonzero(~held)
-    soft_place = np.full(tree.n_dof, -1, dtype=np.int64)
-    soft_place[dof] = np.arange(len(dof))
-    blocks = np.empty((4, n, 6, 6))
-    on_parent, on_child, room = blocks[0], blocks[1], blocks[2:]
-    n_soft, hard = np.empty((2, n), dtype=np.int64)
-    place = np.full((n, 6), -1, dtype=np.int64)
-    log_change, bad = _take_derivatives(
-        link, top, up, tree.parent, tree.joint, tree.dof, soft_place, links.p, links.axis, links.com,
-        n_soft, hard, place, on_parent, on_child,
-    )  # fmt: skip
-    if bad >= 0:
-        _raise_dependent(tree, int(link[bad]), int(top[bad]))
-    log_det_G = log_inertia + 2.0 * log_change
-    return FreeBodies(
-        link, up, dof, n_soft, hard, place, on_parent, on_child, room, inverse_inertia, inverse_mass, log_det_G
-    )
+@njit(cache=True)
+def _place(tree, state, links, link, top, up, inertia, inverse_inertia, inverse_mass):
+    """Place the links and invert the inertias; return the sum of ln det(I) m^3 and a singular body, or -1."""
+    link_snapshot(*tree, *state, *links)
+    parent, joint, mass = tree[0], tree[1], tree[7]
+    for b in range(len(link)):
+        inertia[b] = links[4][link[b]]
+    share_inertias(link, top, up, parent, joint, links[2], inertia)
+    return _invert_inertias(link, joint, mass, inertia, inverse_inertia, inverse_mass)
 
 
 # ---------------------------------------------------------------------- I. bodies and joints
@@ -168,6 +151,8 @@ def _invert_inertias(link, joint, mass, inertia, inverse_inertia, inverse_mass):
     log_det = 0.0
     for b in range(len(link)):
         l = link[b]
+        inverse_mass[b] = 0.0
+        inverse_inertia[b] = 0.0
         if joint[l] == FIXED:
             continue
         if not mass[l] > 0.0:
@@ -186,38 +171,57 @@ def _invert_inertias(link, joint, mass, inertia, inverse_inertia, inverse_mass):
 
 
 @njit(cache=True)
-def _take_derivatives(
-    link, top, up, parent, joint, dof, soft_place, p, axis, com, n_soft, hard, place, on_parent, on_child
-):
-    """Write the rows A, B of every joint, soft ones first; return -sum ln |det B| and a dependent joint, or -1.
+def row_scratch():
+    """Return the scratch of `joint_rows`."""
+    return np.empty((3, 3)), np.empty((6, 6)), np.empty(6), np.eye(4), np.eye(4), np.eye(4), np.eye(4)
 
-    `soft_place` (n_dof,) is where each coordinate stands among the soft ones, -1 if it is held.
+
+@njit(cache=True)
+def joint_rows(b, joints, scratch, at, A, B):
+    """Write the rows A, B of one joint, each (6, 6), soft ones first.
+
+    Parameters
+    ----------
+    b : int
+        The body.
+    joints
+        Of `FreeBodies`.
+    scratch
+        Of `row_scratch`.
+    at : (6,) int
+        Output: where each soft row stands in vectors over the soft coordinates.
+    A, B : (6, 6)
+        Output: the Lie derivatives along twists of the parent body and of body b. They see relative motion alone, so
+        that A = -B X, where X carries the parent's twist to the centre of mass of body b.
+
+    Returns
+    -------
+    int
+        Number of soft rows.
+    int
+        The first hard row, 6 if there is none.
+    float
+        1 / |det B|; 0 if the soft motions of the joint are dependent.
     """
-    T, S, v = np.empty((3, 3)), np.empty((6, 6)), np.empty(6)
-    Q, Q_up, Tc, Tc_up = np.eye(4), np.eye(4), np.eye(4), np.eye(4)
-    log_det = 0.0
-    for b in range(len(link)):
-        if up[b] < 0:
-            l = link[b]
-            n_soft[b], hard[b] = _base_rows(joint[l], p[l], com[l], on_parent[b], on_child[b]), 6
-            for i in range(n_soft[b]):
-                place[b, i] = soft_place[dof[l] + i]
-            continue
-        n = _place_frames(link[b], top[b], parent, axis, T)
-        if n > 6:
-            return log_det, b
-        origin = p[top[b]]
-        _com_frame(T, com[link[up[b]]], origin, Tc_up, Q_up)
-        _com_frame(T, com[link[b]], origin, Tc, Q)
-        lie_rows(Q_up, Tc_up, Tc, Q, on_parent[b], on_child[b])
-        _soft_directions(link[b], n, parent, joint, axis, p, origin, T, S)
-        change = _separate(S, n, v, on_parent[b], on_child[b])
-        if not change > 0.0:
-            return log_det, b
-        log_det += np.log(change)
-        n_soft[b] = _hold(link[b], n, parent, dof, soft_place, place[b], on_parent[b], on_child[b])
-        hard[b] = n_soft[b]
-    return log_det, -1
+    link, top, up, parent, joint, dof, soft_place, p, axis, com = joints
+    T, S, v, Q, Q_up, Tc, Tc_up = scratch
+    if up[b] < 0:
+        l = link[b]
+        n = _base_rows(joint[l], p[l], com[l], A, B)
+        for i in range(n):
+            at[i] = soft_place[dof[l] + i]
+        return n, 6, 1.0
+    n = _place_frames(link[b], top[b], parent, axis, T)
+    if n > 6:
+        return 0, 0, 0.0
+    origin = p[top[b]]
+    _com_frame(T, com[link[up[b]]], origin, Tc_up, Q_up)
+    _com_frame(T, com[link[b]], origin, Tc, Q)
+    lie_rows(Q_up, Tc_up, Tc, Q, A, B)
+    _soft_directions(link[b], n, parent, joint, axis, p, origin, T, S)
+    change = _separate(S, n, v, A, B)
+    n_soft = _hold(link[b], n, parent, dof, soft_place, at, A, B)
+    return n_soft, n_soft, change
 
 
 @njit(cache=True)
@@ -372,7 +376,7 @@ def _hold(link, n, parent, dof, soft_place, place, A, B):
     return n_soft
 
 
-def _raise_dependent(tree: TreeModel, link: int, top: int) -> None:
+def _raise_dependent(tree: TreeModel, link: int, top: int) -> NoReturn:
     chain = [link]
     while chain[-1] != top:
         chain.append(int(tree.parent[chain[-1]]))

@@ -1,1 +1,0 @@
-"""Monte Carlo moves, samplers that mix them, replica exchange and ensembles, on one machine or a cluster."""
