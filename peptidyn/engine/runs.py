@@ -129,7 +129,7 @@ def run(
         go_on = (target / CHECKPOINT).exists()
     else:
         settings = resolve_settings(given, config)
-        target = Path(folder) if folder is not None else Path(f"{_name(settings)}-run")
+        target = Path(folder) if folder is not None else Path(f"{run_name(settings)}-run")
         go_on = False
     if not go_on:
         structure = prepare_structure(settings)  # before anything is written: bad input leaves no folder behind
@@ -141,7 +141,7 @@ def run(
     simulation = make_simulation(settings, load_structure(target / TOPOLOGY))
     tree = simulation.tree
     say(
-        f"{_name(settings)}: {tree.n_atoms} atoms, {tree.n_torsions} torsions, {tree.n_bends} bends, {tree.n_dof} "
+        f"{run_name(settings)}: {tree.n_atoms} atoms, {tree.n_torsions} torsions, {tree.n_bends} bends, {tree.n_dof} "
         f"degrees of freedom; {settings.ensemble}, {settings.solvent}, {settings.forcefield}, "
         f"{simulation.context.getPlatform().getName()}"
     )
@@ -207,7 +207,7 @@ def _remove_unfinished(folder: Path) -> None:
             path.unlink(missing_ok=True)
 
 
-def _name(settings: RunSettings) -> str:
+def run_name(settings: RunSettings) -> str:
     if settings.file is None:
         return "ala10"
     name = Path(settings.file).name.removesuffix(".gz")
@@ -302,7 +302,7 @@ def _start(simulation: TorsionSimulation, settings: RunSettings, say: Callable[[
 # ---------------------------------------------------------------------------- production
 
 
-class _StopRequest:
+class StopRequest:
     """Turns Ctrl-C (and a polite kill) into a request that is met between two steps; a second one interrupts."""
 
     def __init__(self) -> None:
@@ -314,7 +314,7 @@ class _StopRequest:
             raise KeyboardInterrupt
         self.made = True
 
-    def __enter__(self) -> _StopRequest:
+    def __enter__(self) -> StopRequest:
         if threading.current_thread() is threading.main_thread():  # Python handles signals nowhere else
             for number in (signal.SIGINT, signal.SIGTERM):
                 self._before[number] = signal.signal(number, self._handle)
@@ -342,7 +342,7 @@ def _produce(
         for reporter in (torsions, log):
             reporter.open(simulation)
         left = step_ps * max(0, total - begin_step)
-        with _StopRequest() as stop, Progress(left, _name(settings), "ps", progress) as bar:
+        with StopRequest() as stop, Progress(left, run_name(settings), "ps", progress) as bar:
             while simulation.currentStep < total and not stop.made:
                 step = simulation.currentStep
                 count = min(PAUSE, total - step, interval - step % interval)
