@@ -30,6 +30,9 @@ if TYPE_CHECKING:
     from peptidyn.model.build import build_tree
     from peptidyn.model.state import State
     from peptidyn.model.tree import TreeModel
+    from peptidyn.sampling.exchange import ReplicaExchange, geometric_temperatures
+    from peptidyn.sampling.gibbs import GibbsSampler
+    from peptidyn.sampling.moves import CartesianHMC, PivotMove, TorsionalHMC, TorsionMove
     from peptidyn.solvers.dense import mass_matrix
     from peptidyn.solvers.dh_chain import DHChain
     from peptidyn.solvers.dynamics import inverse_dynamics, kinetic_energy
@@ -63,6 +66,13 @@ _PUBLIC = {
     "make_system": "peptidyn.engine.forces",
     "TorsionSimulation": "peptidyn.engine.simulation",
     "TorsionReporter": "peptidyn.engine.torsion_reporter",
+    "TorsionalHMC": "peptidyn.sampling.moves",
+    "CartesianHMC": "peptidyn.sampling.moves",
+    "TorsionMove": "peptidyn.sampling.moves",
+    "PivotMove": "peptidyn.sampling.moves",
+    "GibbsSampler": "peptidyn.sampling.gibbs",
+    "ReplicaExchange": "peptidyn.sampling.exchange",
+    "geometric_temperatures": "peptidyn.sampling.exchange",
 }
 
 __all__ = [  # noqa: RUF022 - in the order of the flow, as in _PUBLIC
@@ -70,7 +80,8 @@ __all__ = [  # noqa: RUF022 - in the order of the flow, as in _PUBLIC
     "bead_chain", "backbone_frames", "TreeModel", "State", "list_solvers", "get_solver", "mass_matrix",
     "inverse_dynamics", "kinetic_energy", "DHChain", "FixmanPotential", "FixmanForce", "fixman_weights", "fixman_map",
     "TorsionVerletIntegrator", "TorsionLangevinIntegrator", "TorsionGHMCIntegrator", "make_system",
-    "TorsionSimulation", "TorsionReporter",
+    "TorsionSimulation", "TorsionReporter", "TorsionalHMC", "CartesianHMC", "TorsionMove", "PivotMove", "GibbsSampler",
+    "ReplicaExchange", "geometric_temperatures",
 ]  # fmt: skip
 
 

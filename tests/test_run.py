@@ -20,9 +20,9 @@ from peptidyn.analysis.run_plots import phi_psi_pairs, plot_run
 from peptidyn.cli import main
 from peptidyn.engine import runs
 from peptidyn.engine.checkpoints import read
-from peptidyn.engine.dcd_frames import keep_dcd_frames
 from peptidyn.engine.run_settings import RunSettings, parse_time, resolve_settings
 from peptidyn.engine.simulation import TorsionSimulation
+from peptidyn.engine.trajectory_frames import keep_frames
 from peptidyn.errors import ArgumentError, TrajectoryError
 from peptidyn.io.readers import load_structure
 
@@ -94,7 +94,7 @@ def test_files_of_a_run(whole_run):
 def test_the_resolved_settings_repeat_the_run(capsys, tmp_path, whole_run):
     status, out, err = run(capsys, "--config", whole_run / "run.toml", "-o", tmp_path / "again")
     assert status == 0 and err == ""
-    assert "relaxed the geometry" in out and "done: 0.48 ps, 12 frames" in out
+    assert "relaxed bonds, angles and torsions" in out and "done: 0.48 ps, 12 frames" in out
     assert_same_run(tmp_path / "again", whole_run)
 
 
@@ -348,25 +348,55 @@ def test_a_step_too_large_leaves_the_checkpoint(capsys, tmp_path):
     assert about["step"] == about["extra"]["frames"] == frames < 500
 
 
-# ---------------------------------------------------------------------------- DCD files
+# ---------------------------------------------------------------------------- trajectory files
+
+
+def test_a_lengthened_xtc_equals_a_long_one(capsys, tmp_path):
+    options = (ALA1, *QUICK, "--no-relax", "--trajectory", "xtc")
+    for name, steps in (("long", 30), ("short", 13)):
+        assert run(capsys, *options, "--steps", steps, "-o", tmp_path / name)[0] == 0
+    long, short = (tmp_path / name / "trajectory.xtc" for name in ("long", "short"))
+    with open(short, "ab") as file:
+        file.write(long.read_bytes()[:70])  # a frame that was being written
+    assert run(capsys, "--resume", "--steps", "30", "-o", tmp_path / "short")[0] == 0
+    assert short.read_bytes() == long.read_bytes()
+    assert not (tmp_path / "long" / "trajectory.dcd").exists()
+    assert mdtraj.load(long, top=tmp_path / "long" / "topology.pdb").n_frames == 6
+    with pytest.raises(TrajectoryError, match="shorter than the 7 frames"):
+        keep_frames(long, 7)
+    long.write_bytes(b"x" * 400)
+    with pytest.raises(TrajectoryError, match="not an XTC file"):
+        keep_frames(long, 1)
+
+
+def test_terms_inside_rigid_units_can_stay(capsys, tmp_path):
+    """The same motion and the same energies, to rounding, with and without them."""
+    options = (ALA1, *QUICK, "--no-relax", "--steps", "20")
+    assert run(capsys, *options, "-o", tmp_path / "lean")[0] == 0
+    assert run(capsys, *options, "--keep-rigid-terms", "-o", tmp_path / "full")[0] == 0
+    with np.load(tmp_path / "lean" / "torsions.npz") as lean, np.load(tmp_path / "full" / "torsions.npz") as full:
+        for name in ("torsions", "potential", "total"):
+            assert np.allclose(lean[name], full[name], atol=1e-6), name
+    notes = [json.loads((tmp_path / name / "summary.json").read_text())["notes"] for name in ("lean", "full")]
+    assert "left out of the forces" in notes[0][0] and notes[1] == []
 
 
 def test_dcd_cutting(tmp_path, whole_run):
     path = tmp_path / "t.dcd"
     shutil.copy(whole_run / "trajectory.dcd", path)
-    keep_dcd_frames(path, 7)
+    keep_frames(path, 7)
     top = whole_run / "topology.pdb"
     kept, whole = mdtraj.load(path, top=top), mdtraj.load(whole_run / "trajectory.dcd", top=top)
     assert kept.n_frames == 7 and np.array_equal(kept.xyz, whole.xyz[:7])
     with pytest.raises(TrajectoryError, match="shorter than the 8 frames"):
-        keep_dcd_frames(path, 8)
-    keep_dcd_frames(path, 0)
+        keep_frames(path, 8)
+    keep_frames(path, 0)
     assert not path.exists()
     path.write_bytes(b"x" * 400)
     with pytest.raises(TrajectoryError, match="not a DCD file"):
-        keep_dcd_frames(path, 1)
+        keep_frames(path, 1)
     with pytest.raises(TrajectoryError, match="No such file"):
-        keep_dcd_frames(tmp_path / "none.dcd", 1)
+        keep_frames(tmp_path / "none.dcd", 1)
 
 
 def test_the_default_time_step_depends_on_what_is_soft():

@@ -1,4 +1,4 @@
-"""Force fields and implicit solvents by name: from a Topology to a System that torsion dynamics can drive.
+"""Force fields and solvents by name: from a Topology to a System that torsion dynamics can drive.
 
 OBC2 is built on OpenMM's native GBSAOBCForce. OpenMM's own ``implicit/obc2.xml`` makes a CustomGBForce with the same
 parameters and the same energy, several times slower on the CPU platform.
@@ -11,8 +11,15 @@ from collections.abc import Sequence
 from typing import Any
 
 from peptidyn.errors import ArgumentError, ModelError
+from peptidyn.io.notes import some
 
-SOLVENTS = ("obc2", "gbn2", "vacuum")
+IMPLICIT = ("obc2", "gbn2")
+"""Implicit solvents, without cutoff."""
+
+WATER_MODELS = ("tip3p", "tip3pfb", "spce", "opc3")
+"""Explicit waters of three sites; those with virtual sites cannot be driven."""
+
+SOLVENTS = (*IMPLICIT, "vacuum", *WATER_MODELS)
 
 FORCE_FIELDS = {
     "amber14": "amber14-all.xml",
@@ -22,27 +29,49 @@ FORCE_FIELDS = {
 }
 """Short names of force fields; any other name is taken as a file that OpenMM finds."""
 
+_WATER_FILES = {
+    "amber14": {name: f"amber14/{name}.xml" for name in WATER_MODELS},
+    "amber99sbildn": {name: f"{name}.xml" for name in ("tip3p", "tip3pfb", "spce")},
+    "amber03": {name: f"{name}.xml" for name in ("tip3p", "tip3pfb", "spce")},
+    "charmm36": {"tip3p": "charmm36/water.xml", "spce": "charmm36/spce.xml"},
+}
+"""Where OpenMM keeps water (and ions) for each force field."""
+
+CUTOFF = 1.0
+"""Default cutoff (nm) of the direct-space part of PME."""
+
 SOLVENT_DIELECTRIC = 78.5
 """Of water, as in OpenMM's implicit solvent files; the native force has 78.3 unless told."""
 
 
 def make_system(
-    topology: Any, solvent: str = "obc2", forcefield: str | Sequence[str] = "amber14", *, periodic: bool = False
+    topology: Any,
+    solvent: str = "obc2",
+    forcefield: str | Sequence[str] = "amber14",
+    *,
+    periodic: bool = False,
+    cutoff: float = CUTOFF,
+    rigid_water: bool = False,
 ) -> Any:
     """Return an openmm.System without constraints for the atoms of `topology`.
 
-    All bonded terms stay in the System, those inside rigid units too: they add a constant to the energy.
+    All bonded terms are in the System, those inside rigid units too; see `drop_rigid_terms`.
 
     Parameters
     ----------
     topology : openmm.app.Topology
-        With hydrogens.
-    solvent : {"obc2", "gbn2", "vacuum"}
-        Implicit solvents, without cutoff.
+        With hydrogens; with waters and a box for explicit solvent.
+    solvent : {"obc2", "gbn2", "vacuum", "tip3p", "tip3pfb", "spce", "opc3"}
+        An implicit solvent, without cutoff; nothing; or the model of the waters that are there, with PME.
     forcefield : str or sequence of str
-        ``amber14`` (default) and the other names of `FORCE_FIELDS`, or files for openmm.app.ForceField.
+        ``amber14`` (default) and the other names of `FORCE_FIELDS`, or files for openmm.app.ForceField; several as a
+        sequence or separated by commas.
     periodic : bool
-        PME for a box of explicit solvent; needs solvent="vacuum" and a force field that knows the water.
+        PME with solvent="vacuum": for force field files that hold the water themselves.
+    cutoff : float
+        Of the direct-space part of PME, nm.
+    rigid_water : bool
+        Constrain the waters, for Cartesian minimisation; torsion dynamics refuses constraints.
 
     Returns
     -------
@@ -50,30 +79,79 @@ def make_system(
     """
     from openmm import app
 
-    if solvent not in SOLVENTS:
-        raise ArgumentError(f"the solvent is {solvent!r}, expected one of {', '.join(SOLVENTS)}")
-    if periodic and solvent != "vacuum":
+    if periodic and solvent in IMPLICIT:
         raise ArgumentError(f"PME and the implicit solvent {solvent} exclude each other; give solvent='vacuum'")
-    files = [_file_name(name) for name in ([forcefield] if isinstance(forcefield, str) else forcefield)]
-    if solvent == "gbn2":
-        files.append("implicit/gbn2.xml")
-    try:
-        field = app.ForceField(*files)
-    except (ValueError, FileNotFoundError) as error:
-        raise ArgumentError(_unknown_force_field(files, error)) from error
+    field = load_force_field(solvent, forcefield)
+    periodic = periodic or solvent in WATER_MODELS
+    if periodic:
+        _check_box(topology, cutoff)
     try:
         system = field.createSystem(
             topology,
             nonbondedMethod=app.PME if periodic else app.NoCutoff,
+            nonbondedCutoff=cutoff,
             constraints=None,
-            rigidWater=False,
+            rigidWater=rigid_water,
             removeCMMotion=False,
         )
     except ValueError as error:
-        raise ModelError(f"the force field {' + '.join(files)} cannot describe this structure: {error}") from error
+        raise ModelError(undescribed(field, topology, error)) from error
     if solvent == "obc2":
         system.addForce(_native_obc2(topology, system))
     return system
+
+
+def load_force_field(solvent: str, forcefield: str | Sequence[str]) -> Any:
+    """Return the openmm.app.ForceField for a solvent and force field by name; see `make_system`."""
+    from openmm import app
+
+    if solvent not in SOLVENTS:
+        raise ArgumentError(f"the solvent is {solvent!r}, expected one of {', '.join(SOLVENTS)}")
+    names = _names(forcefield)
+    files = [_file_name(name) for name in names]
+    if solvent == "gbn2":
+        files.append("implicit/gbn2.xml")
+    elif solvent in WATER_MODELS and names[0] in FORCE_FIELDS:
+        waters = _WATER_FILES[names[0]]
+        if solvent not in waters:
+            raise ArgumentError(
+                f"the force field {names[0]} has no water {solvent!r}; it comes with {', '.join(waters)}"
+            )
+        files.append(waters[solvent])
+    try:
+        return app.ForceField(*files)
+    except (ValueError, FileNotFoundError) as error:
+        raise ArgumentError(_unknown_force_field(files, error)) from error
+
+
+def undescribed(field: Any, topology: Any, error: Exception) -> str:
+    """Return what to tell a user whose structure an openmm.app.ForceField has no parameters for."""
+    unknown = [f"{r.name} {r.id.strip()} of chain {r.chain.id}" for r in field.getUnmatchedResidues(topology)]
+    names = some(sorted(set(unknown), key=unknown.index), 3)
+    reason = str(error).split("For more information")[0].strip().rstrip(".")
+    return (
+        f"the force field cannot describe this structure: it has no parameters for {names} ({reason}); leave such "
+        "molecules out (--select protein), or add a force field file that knows them (--forcefield amber14,ligand.xml)"
+    )
+
+
+def _names(forcefield: str | Sequence[str]) -> list[str]:
+    if isinstance(forcefield, str):
+        return [name.strip() for name in forcefield.split(",")]
+    return list(forcefield)
+
+
+def _check_box(topology: Any, cutoff: float) -> None:
+    """Raise ModelError unless there is a box that is large enough for PME."""
+    vectors = topology.getPeriodicBoxVectors()
+    if vectors is None:
+        raise ModelError("the structure has no periodic box, which PME needs; add one with water around it (--padding)")
+    width = min(vectors[i][i]._value for i in range(3))
+    if width < 2.0 * cutoff:
+        raise ModelError(
+            f"the periodic box is {width:.2f} nm wide, less than twice the cutoff of {cutoff:g} nm; use a larger box "
+            "or a smaller cutoff"
+        )
 
 
 def _file_name(name: str) -> str:

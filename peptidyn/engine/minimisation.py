@@ -1,16 +1,18 @@
-"""Energy minimisation in soft coordinates: L-BFGS over base poses, torsions and bends. Hard coordinates stay.
+"""Energy minimisation: in soft coordinates (L-BFGS over base poses, torsions and bends), and in Cartesian ones.
 
-The variables are displacements from the start: for every free base a rotation vector and a translation, for a point a
-translation, then the soft coordinates; the same order as generalised forces.
+In soft coordinates the variables are displacements from the start: for every free base a rotation vector and a
+translation, for a point a translation, then the soft coordinates; the same order as generalised forces.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
-from scipy.optimize import minimize
+import openmm
+from scipy.optimize import OptimizeResult, minimize
 
 from peptidyn.errors import ArgumentError, ModelError
 from peptidyn.integrators.mover import Mover
@@ -19,6 +21,9 @@ from peptidyn.model.state import State
 
 HOPELESS = 1e30
 """Stands for an energy (kJ/mol) that is no finite number, so that a line search turns back from overlapping atoms."""
+
+Watch = Callable[[float], None]
+"""Receives the energy, kJ/mol, after every iteration of a minimisation."""
 
 
 @dataclass(frozen=True)
@@ -50,6 +55,7 @@ def minimise(
     forces: Callable[[Mover], tuple[float, np.ndarray]],
     tolerance: float = 1.0,
     max_iterations: int = 0,
+    watch: Watch | None = None,
 ) -> Minimum:
     """Minimise the energy from the mover's configuration, and leave the mover at the minimum.
 
@@ -62,6 +68,8 @@ def minimise(
         Largest component of the gradient at which to stop, kJ/mol/rad (translations: kJ/mol/nm).
     max_iterations : int
         0 means as many as it takes.
+    watch : callable, optional
+        Called after every iteration with the energy, kJ/mol.
     """
     if not tolerance > 0:
         raise ArgumentError(f"the tolerance is {tolerance:g}, expected a positive gradient in kJ/mol/rad")
@@ -82,11 +90,16 @@ def minimise(
             return HOPELESS, np.zeros(chart.n)
         return energy, chart.pull_back(z, -torque)
 
+    def report(intermediate_result: OptimizeResult) -> None:
+        if watch is not None:
+            watch(float(intermediate_result.fun))
+
     found = minimize(
         evaluate,
         np.zeros(chart.n),
         jac=True,
         method="L-BFGS-B",
+        callback=report,
         options={
             "gtol": tolerance,
             "ftol": 1e-14,
@@ -99,6 +112,43 @@ def minimise(
     mover.set_state(state)
     gradient = float(np.abs(found.jac).max())
     return Minimum(state, float(found.fun), start_energy, gradient, int(found.nit), gradient <= tolerance)
+
+
+def minimise_cartesian(context: Any, tolerance: float, max_iterations: int = 0, watch: Watch | None = None) -> float:
+    """Minimise the energy of a Context over all Cartesian coordinates; return it, kJ/mol.
+
+    Parameters
+    ----------
+    context : openmm.Context
+    tolerance : float
+        Root mean square force at which to stop, kJ/mol/nm.
+    max_iterations : int
+        0 means as many as it takes.
+    watch : callable, optional
+        Called after every iteration with the energy, kJ/mol. What it raises (KeyboardInterrupt) stops the minimiser.
+    """
+    reporter = _Watcher(watch) if watch is not None else None
+    openmm.LocalEnergyMinimizer.minimize(context, tolerance, max_iterations, reporter)
+    if reporter is not None and reporter.raised is not None:
+        raise reporter.raised
+    return context.getState(energy=True).getPotentialEnergy()._value
+
+
+class _Watcher(openmm.MinimizationReporter):
+    """Passes energies on. Exceptions must not cross OpenMM's C++ frames, so they are kept and raised afterwards."""
+
+    def __init__(self, watch: Watch):
+        super().__init__()
+        self.watch = watch
+        self.raised: BaseException | None = None
+
+    def report(self, iteration: int, x: Any, gradient: Any, about: Any) -> bool:
+        """Tell the energy; return True to stop."""
+        try:
+            self.watch(about["system energy"])
+        except BaseException as error:
+            self.raised = error
+        return self.raised is not None
 
 
 class _Chart:
@@ -127,8 +177,7 @@ class _Chart:
     def pull_back(self, z: np.ndarray, gradient: np.ndarray) -> np.ndarray:
         """Turn a gradient over rates (angular velocities) into one over z: J^T g, J = d(angle turned)/d(vector)."""
         out = gradient.copy()
-        for rows in self.angles:
-            out[rows] = _left_jacobian(z[rows]).T @ gradient[rows]
+        out[self.angles] = np.einsum("nij,ni->nj", _left_jacobians(z[self.angles]), gradient[self.angles])
         return out
 
 
@@ -144,14 +193,14 @@ def _turned(vector: np.ndarray, quaternion: np.ndarray) -> np.ndarray:
     return product / np.linalg.norm(product, axis=1, keepdims=True)
 
 
-def _left_jacobian(v: np.ndarray) -> np.ndarray:
-    """J with (world angular velocity) = J (rate of the rotation vector v)."""
-    angle = float(np.linalg.norm(v))
-    cross = np.array([[0.0, -v[2], v[1]], [v[2], 0.0, -v[0]], [-v[1], v[0], 0.0]])
-    if angle < 1e-4:
-        return np.eye(3) + 0.5 * cross + cross @ cross / 6.0
-    return (
-        np.eye(3)
-        + (1.0 - np.cos(angle)) / angle**2 * cross
-        + (angle - np.sin(angle)) / angle**3 * (cross @ cross)
-    )  # fmt: skip
+def _left_jacobians(v: np.ndarray) -> np.ndarray:
+    """J (n, 3, 3) with (world angular velocity) = J (rate of the rotation vector), for rotation vectors v (n, 3)."""
+    angle = np.linalg.norm(v, axis=1)[:, None, None]
+    cross = np.zeros((len(v), 3, 3))
+    cross[:, 2, 1], cross[:, 0, 2], cross[:, 1, 0] = v.T
+    cross -= cross.transpose(0, 2, 1)
+    half = np.sinc(0.5 * angle / np.pi)  # (1 - cos a) / a^2 = sinc^2(a/2) / 2, without cancellation
+    small = angle < 1e-2
+    safe = np.where(small, 1.0, angle)
+    third = np.where(small, (1.0 - angle**2 / 20.0 + angle**4 / 840.0) / 6.0, (safe - np.sin(safe)) / safe**3)
+    return np.eye(3) + 0.5 * half**2 * cross + third * (cross @ cross)

@@ -13,7 +13,7 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
-from peptidyn.engine.forces import SOLVENTS
+from peptidyn.engine.forces import CUTOFF, SOLVENTS, WATER_MODELS
 from peptidyn.errors import ArgumentError
 from peptidyn.model.chemistry import BENDS, parse_soft
 
@@ -21,6 +21,8 @@ PRESETS = {"torsions": "phi psi chi", "angles": "phi psi chi omega angles"}
 """Soft coordinates by name: the default model, and the one recommended for populations."""
 
 DEFAULT_TIME = "100ps"
+
+TRAJECTORIES = ("dcd", "xtc")
 
 ENSEMBLES = ("langevin", "nve", "ghmc")
 
@@ -42,7 +44,7 @@ class RunSettings:
     time, steps : str or None, int or None
         Length of the run; one of them.
     timestep : float or None
-        fs; None means 8, or 4 when bond angles or the rotors of OH, SH and NH are soft.
+        fs; None means 8, or 4 when bond angles or the rotors of OH, SH and NH are soft, or in explicit water.
     temperature : float
         K.
     friction : float
@@ -57,6 +59,15 @@ class RunSettings:
     hydrogen_mass : float or None
         Da; None keeps the masses.
     solvent, forcefield : str
+    padding : float or None
+        Explicit solvent: water around the molecule, nm. None means the box of the file if that is full of water, and
+        1 nm otherwise.
+    ions : float
+        Explicit solvent: salt beside the ions that neutralise the box, mol/l.
+    cutoff : float
+        Explicit solvent: of the direct-space part of PME, nm.
+    keep_rigid_terms : bool
+        Compute angle and torsion terms inside rigid units, although they are constant.
     platform, threads : str or None, int or None
     seed : int or None
     relax : bool
@@ -65,6 +76,7 @@ class RunSettings:
         Time of equilibration.
     report : str
         Time between frames, or a number of steps.
+    trajectory : {"dcd", "xtc"}
     """
 
     file: str | None = None
@@ -83,22 +95,36 @@ class RunSettings:
     hydrogen_mass: float | None = None
     solvent: str = "obc2"
     forcefield: str = "amber14"
+    padding: float | None = None
+    ions: float = 0.0
+    cutoff: float = CUTOFF
+    keep_rigid_terms: bool = False
     platform: str | None = None
     threads: int | None = None
     seed: int | None = None
     relax: bool = True
     equilibrate: str = "2ps"
     report: str = "1ps"
+    trajectory: str = "dcd"
 
     def __post_init__(self) -> None:
-        for name, value in (("timestep", self.timestep), ("temperature", self.temperature)):
-            if value is not None and not value > 0:
+        for name in ("timestep", "temperature", "cutoff", "padding", "hydrogen_mass"):
+            value = getattr(self, name)
+            if value is not None and not 0 < value < float("inf"):
                 raise ArgumentError(f"{name} is {value:g}, expected a positive number")
-        if not self.friction >= 0:
-            raise ArgumentError(f"friction is {self.friction:g}, expected a number that is not negative")
+        for name in ("friction", "ions"):
+            value = getattr(self, name)
+            if not 0 <= value < float("inf"):
+                raise ArgumentError(f"{name} is {value:g}, expected a number that is not negative")
         _check_choice("ensemble", self.ensemble, ENSEMBLES)
         _check_choice("preset", self.preset, tuple(PRESETS))
         _check_choice("solvent", self.solvent, SOLVENTS)
+        _check_choice("trajectory", self.trajectory, TRAJECTORIES)
+        if self.solvent not in WATER_MODELS and (self.padding is not None or self.ions):
+            raise ArgumentError(
+                f"padding and ions belong to a box of water and the solvent is {self.solvent}; give one of "
+                f"{', '.join(WATER_MODELS)}"
+            )
         if self.time is not None and self.steps is not None:
             raise ArgumentError("give the length of the run as time or as steps, not both")
         for name in ("steps", "threads"):
@@ -143,7 +169,7 @@ class RunSettings:
         if self.timestep is not None:
             return 1e-3 * self.timestep
         quick = parse_soft(self.soft_words) & {*BENDS, "polar"}
-        return 0.004 if quick else 0.008
+        return 0.004 if quick or self.solvent in WATER_MODELS else 0.008
 
     def _steps(self, name: str, text: str) -> int:
         return round(parse_time(name, text) / self.timestep_ps)

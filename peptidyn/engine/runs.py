@@ -3,7 +3,7 @@
 =================  =========================================================================
 topology.pdb       the atoms that are simulated, as prepared
 run.toml           all settings as resolved; ``peptidyn run --config run.toml`` repeats the run
-trajectory.dcd     one frame per report
+trajectory.dcd     one frame per report (or trajectory.xtc)
 log.csv            energies and temperature per report
 torsions.npz       the same and every soft coordinate (radians)
 checkpoint.npz     where to continue
@@ -19,6 +19,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -32,9 +33,12 @@ import openmm
 from openmm import app
 
 from peptidyn._version import __version__
-from peptidyn.engine.dcd_frames import keep_dcd_frames
+from peptidyn.engine import checkpoints
 from peptidyn.engine.forces import make_system
-from peptidyn.engine.run_settings import RunSettings, read_toml, resolve_settings
+from peptidyn.engine.minimisation import minimise_cartesian
+from peptidyn.engine.preparation import find_waters, prepare_structure
+from peptidyn.engine.rigid_terms import drop_rigid_terms
+from peptidyn.engine.run_settings import TRAJECTORIES, RunSettings, read_toml, resolve_settings
 from peptidyn.engine.simulation import TorsionSimulation, find_platform
 from peptidyn.engine.torsion_integrators import (
     TorsionGHMCIntegrator,
@@ -43,28 +47,33 @@ from peptidyn.engine.torsion_integrators import (
     TorsionVerletIntegrator,
 )
 from peptidyn.engine.torsion_reporter import TorsionReporter
+from peptidyn.engine.trajectory_frames import keep_frames
 from peptidyn.errors import ArgumentError, OutputError
 from peptidyn.files import write_text
-from peptidyn.io.notes import Note, counted
-from peptidyn.io.peptides import build_peptide
 from peptidyn.io.readers import load_structure
 from peptidyn.io.structure import Structure
 from peptidyn.model.build import build_tree
-from peptidyn.model.residues import WATERS
 from peptidyn.model.tree import TreeModel
 from peptidyn.progress import Progress
 from peptidyn.units import BOLTZMANN
 
-TOPOLOGY, SETTINGS, TRAJECTORY, LOG = "topology.pdb", "run.toml", "trajectory.dcd", "log.csv"
+TOPOLOGY, SETTINGS, LOG = "topology.pdb", "run.toml", "log.csv"
 TORSIONS, CHECKPOINT, SUMMARY = "torsions.npz", "checkpoint.npz", "summary.json"
-FILES = (TOPOLOGY, SETTINGS, TRAJECTORY, LOG, TORSIONS, f"{TORSIONS}.rows", CHECKPOINT, SUMMARY)
+FILES = (
+    TOPOLOGY, SETTINGS, *(f"trajectory.{kind}" for kind in TRAJECTORIES), LOG, TORSIONS, f"{TORSIONS}.rows", CHECKPOINT,
+    SUMMARY,
+)  # fmt: skip
 """Everything a run writes; what --overwrite removes."""
 
 CHANGEABLE = frozenset({"time", "steps", "platform", "threads"})
 """Settings that may change when a run is resumed."""
 
-RELAX_ITERATIONS = 1000
-MINIMISE_ITERATIONS = 500
+RELAX_TOLERANCE, RELAX_ITERATIONS = 10.0, 1000
+"""Of the Cartesian relaxation: root mean square force (kJ/mol/nm), and iterations at most."""
+
+MINIMISE_TOLERANCE, MINIMISE_ITERATIONS = 10.0, 200
+"""Of the torsional minimisation: largest gradient (kJ/mol/rad), and iterations at most."""
+
 REDRAW = 50
 """Steps between fresh momenta during equilibration, which thermalise every ensemble alike."""
 
@@ -131,31 +140,44 @@ def run(
         settings = resolve_settings(given, config)
         target = Path(folder) if folder is not None else Path(f"{run_name(settings)}-run")
         go_on = False
-    if not go_on:
-        structure = prepare_structure(settings)  # before anything is written: bad input leaves no folder behind
-        _make_folder(target, overwrite or resume)
-        structure.write(target / TOPOLOGY)
-        for note in structure.notes:
-            say(f"note: {note}")
-    # read back, so that a resumed run has the same atoms, bonds and forces in the same order
-    simulation = make_simulation(settings, load_structure(target / TOPOLOGY))
-    tree = simulation.tree
-    say(
-        f"{run_name(settings)}: {tree.n_atoms} atoms, {tree.n_torsions} torsions, {tree.n_bends} bends, {tree.n_dof} "
-        f"degrees of freedom; {settings.ensemble}, {settings.solvent}, {settings.forcefield}, "
-        f"{simulation.context.getPlatform().getName()}"
-    )
     if go_on:
+        model = make_model(settings, load_structure(target / TOPOLOGY))
+    else:
+        # before the folder is made: bad input leaves none behind
+        prepared = prepare_structure(settings)
+        model = make_model(settings, written_and_read(prepared))
+        _make_folder(target, overwrite or resume)
+        prepared.write(target / TOPOLOGY)
+        write_text(target / SETTINGS, settings.to_toml())
+        for note in prepared.notes:
+            say(f"note: {note}")
+    say(_describe(settings, model.tree))
+    if go_on:
+        _, arrays = checkpoints.read(target / CHECKPOINT)
+        simulation = model.simulation(arrays["geometry"], drop=not settings.keep_rigid_terms)
         extra = simulation.load_checkpoint(target / CHECKPOINT)
         _remove_unfinished(target)
         write_text(target / SETTINGS, settings.to_toml())
         say(f"continuing from step {simulation.currentStep} of {settings.n_steps}")
     else:
-        write_text(target / SETTINGS, settings.to_toml())
+        geometry = find_reference_geometry(model, say, progress)
+        simulation = model.simulation(geometry, drop=not settings.keep_rigid_terms)
+        for text in simulation.integrator.notes:
+            say(f"note: {text}")
         _start(simulation, settings, say, progress)
         extra = {"frames": 0, "seconds": 0.0}
         simulation.save_checkpoint(target / CHECKPOINT, extra)
     return _produce(simulation, settings, target, extra, progress)
+
+
+def _describe(settings: RunSettings, tree: TreeModel) -> str:
+    bends = f", {tree.n_bends} bends" if tree.n_bends else ""
+    molecules = f" in {tree.n_molecules} molecules" if tree.n_molecules > 1 else ""
+    return (
+        f"{run_name(settings)}: {tree.n_atoms} atoms{molecules}, {tree.n_torsions} torsions{bends}, {tree.n_dof} degrees "
+        f"of freedom; {settings.ensemble}, {1e3 * settings.timestep_ps:g} fs, {settings.temperature:g} K, "
+        f"{settings.solvent}, {settings.forcefield}"
+    )
 
 
 # ---------------------------------------------------------------------------- settings and folder
@@ -191,7 +213,7 @@ def _make_folder(folder: Path, replace: bool) -> None:
                 f"the folder {folder} is not empty; choose another with -o, continue the run in it with --resume, or "
                 "replace it with --overwrite"
             )
-        for path in [folder / name for name in FILES] + list(folder.glob("*.png")):
+        for path in [folder / name for name in (*FILES, "report.html")] + list(folder.glob("*.png")):
             path.unlink(missing_ok=True)
         _remove_unfinished(folder)
     try:
@@ -214,38 +236,61 @@ def run_name(settings: RunSettings) -> str:
     return Path(name).stem
 
 
-# ---------------------------------------------------------------------------- preparation
+# ---------------------------------------------------------------------------- model and simulation
 
 
-def prepare_structure(settings: RunSettings) -> Structure:
-    """Return the structure to simulate: read or built, completed, without waters where the solvent is implicit."""
-    if settings.file is None:
-        return build_peptide("A" * 10)
-    structure = load_structure(settings.file)
-    if structure.missing:
-        structure = load_structure(settings.file, add_hydrogens=True, pH=settings.pH)
-    if settings.select is not None:
-        structure = structure.subset(settings.select)
-    if settings.solvent != "vacuum":
-        names = structure.atoms.residue_name[structure.atoms.residue]
-        solute = ~np.isin(names, sorted(WATERS))
-        if not solute.any():
-            raise ArgumentError(f"{settings.file} holds water only; implicit solvent leaves nothing to simulate")
-        if not solute.all():
-            waters = len(np.unique(structure.atoms.residue[~solute]))
-            note = Note("water", f"{counted(waters, 'water')} left out: the solvent {settings.solvent} is implicit")
-            structure = structure.subset(solute).with_notes(note)
-    return structure
+@dataclass(frozen=True, eq=False)
+class RunModel:
+    """What is simulated: a structure, its forces and its tree.
+
+    Attributes
+    ----------
+    settings : RunSettings
+    structure : Structure
+    system : openmm.System
+        With all bonded terms.
+    tree : TreeModel
+        With the geometry of `structure`.
+    """
+
+    settings: RunSettings
+    structure: Structure
+    system: Any
+    tree: TreeModel
+
+    def simulation(self, geometry: np.ndarray | None = None, *, drop: bool = False) -> TorsionSimulation:
+        """Return a simulation, at the reference positions.
+
+        Parameters
+        ----------
+        geometry : (n_atoms, 3), optional
+            Positions (nm) to take as reference geometry, instead of those of the structure.
+        drop : bool
+            Leave out angle and torsion terms inside rigid units. The reference geometry must then stay as it is.
+        """
+        tree = self.tree if geometry is None else self.tree.with_geometry(geometry)
+        system, terms = drop_rigid_terms(self.system, tree) if drop else (self.system, None)
+        platform, properties = find_run_platform(self.settings)
+        integrator = make_integrator(self.settings, tree)
+        simulation = TorsionSimulation(self.structure.topology, system, integrator, platform, properties)
+        if geometry is not None:
+            simulation.use_geometry(geometry)  # which checkpoints then hold
+        if terms is not None:
+            integrator.notes.append(str(terms))
+        return simulation
+
+
+def make_model(settings: RunSettings, structure: Structure) -> RunModel:
+    """Return the forces and the tree of a prepared structure."""
+    system = make_system(structure.topology, settings.solvent, settings.forcefield, cutoff=settings.cutoff)
+    structure = Structure.from_openmm(structure.topology, system, structure.positions, name=structure.name)
+    tree = build_tree(structure, soft=settings.soft_words, rigid=list(settings.rigid) or None)
+    return RunModel(settings, structure, system, tree)
 
 
 def make_simulation(settings: RunSettings, structure: Structure) -> TorsionSimulation:
-    """Return the simulation of a prepared structure."""
-    system = make_system(structure.topology, settings.solvent, settings.forcefield)
-    structure = Structure.from_openmm(structure.topology, system, structure.positions, name=structure.name)
-    tree = build_tree(structure, soft=settings.soft_words, rigid=list(settings.rigid) or None)
-    platform, properties = _platform(settings)
-    integrator = make_integrator(settings, tree)
-    return TorsionSimulation(structure.topology, system, integrator, platform, properties)
+    """Return the simulation of a prepared structure, with all its forces and the geometry it has."""
+    return make_model(settings, structure).simulation()
 
 
 def make_integrator(settings: RunSettings, tree: TreeModel) -> TorsionIntegrator:
@@ -262,7 +307,8 @@ def make_integrator(settings: RunSettings, tree: TreeModel) -> TorsionIntegrator
     return kind(tree, settings.temperature, settings.friction, timestep, **common)
 
 
-def _platform(settings: RunSettings) -> tuple[Any, dict[str, str] | None]:
+def find_run_platform(settings: RunSettings) -> tuple[Any, dict[str, str] | None]:
+    """Return the platform and its properties; None for what OpenMM shall choose."""
     if settings.platform is None and settings.threads is None:
         return None, None
     platform = find_platform(settings.platform or "CPU")
@@ -273,16 +319,48 @@ def _platform(settings: RunSettings) -> tuple[Any, dict[str, str] | None]:
     return platform, {"Threads": str(settings.threads)}
 
 
-def _start(simulation: TorsionSimulation, settings: RunSettings, say: Callable[[str], None], progress: bool) -> None:
-    """Relax, minimise and equilibrate; then time and steps count from zero."""
-    if settings.relax:
-        say("relaxing bonds, angles and torsions ...")
-        say(f"relaxed the geometry: {simulation.relax_geometry(max_iterations=RELAX_ITERATIONS):.1f} kJ/mol")
-    else:
-        # recorded in checkpoints, to the last digit
-        simulation.use_geometry(simulation.tree.positions(simulation.tree.reference))
+def written_and_read(structure: Structure) -> Structure:
+    """Return a structure as a resumed run will read it: the same atoms, bonds and digits in the same order."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / TOPOLOGY
+        structure.write(path)
+        return load_structure(path)
+
+
+def find_reference_geometry(model: RunModel, say: Callable[[str], None], progress: bool) -> np.ndarray:
+    """Return the positions (n_atoms, 3), nm, whose bonds and angles are kept: relaxed in Cartesian coordinates.
+
+    Waters are held at the geometry of their model.
+    """
+    settings = model.settings
+    start = model.tree.positions(model.tree.reference)
+    if not settings.relax:
         say("note: the reference geometry was not relaxed, and populations depend on it")
-    say(f"minimised in torsions: {simulation.minimize_torsions(max_iterations=MINIMISE_ITERATIONS):.1f} kJ/mol")
+        return start
+    system = model.system
+    if find_waters(model.structure).any():
+        topology = model.structure.topology
+        system = make_system(topology, settings.solvent, settings.forcefield, cutoff=settings.cutoff, rigid_water=True)
+    integrator = openmm.VerletIntegrator(0.001)
+    integrator.setConstraintTolerance(1e-8)
+    platform, properties = find_run_platform(settings)
+    context = openmm.Context(*(part for part in (system, integrator, platform, properties) if part is not None))
+    context.setPositions(start)
+    with Progress(RELAX_ITERATIONS, "relaxing", "iterations at most", progress) as bar:
+        energy = minimise_cartesian(
+            context, RELAX_TOLERANCE, RELAX_ITERATIONS, lambda energy: bar.advance(1, f"{energy:.0f} kJ/mol")
+        )
+        say(f"relaxed bonds, angles and torsions: {energy:.1f} kJ/mol after {bar.done:.0f} iterations")
+    return context.getState(positions=True).getPositions(asNumpy=True)._value
+
+
+def _start(simulation: TorsionSimulation, settings: RunSettings, say: Callable[[str], None], progress: bool) -> None:
+    """Minimise and equilibrate; then time and steps count from zero."""
+    with Progress(MINIMISE_ITERATIONS, "minimising", "iterations at most", progress) as bar:
+        energy = simulation.minimize_torsions(
+            MINIMISE_TOLERANCE, MINIMISE_ITERATIONS, lambda energy: bar.advance(1, f"{energy:.0f} kJ/mol")
+        )
+        say(f"minimised in torsions: {energy:.1f} kJ/mol after {bar.done:.0f} iterations")
     simulation.set_velocities_to_temperature(settings.temperature)
     left, step_ps = settings.equilibration_steps, settings.timestep_ps
     with Progress(step_ps * left, "equilibrating", "ps", progress) as bar:
@@ -330,10 +408,11 @@ def _produce(
 ) -> RunResult:
     """Run to the end, or until interrupted; close all files."""
     frames, total, interval = int(extra["frames"]), settings.n_steps, settings.report_steps
-    keep_dcd_frames(folder / TRAJECTORY, frames)
+    keep_frames(folder / f"trajectory.{settings.trajectory}", frames)
     torsions = TorsionReporter(folder / TORSIONS, interval, append=True, keep=frames)
     log = TorsionReporter(folder / LOG, interval, coordinates=False, append=True, keep=frames)
-    trajectory = app.DCDReporter(str(folder / TRAJECTORY), interval, append=frames > 0)
+    write_frames = {"dcd": app.DCDReporter, "xtc": app.XTCReporter}[settings.trajectory]
+    trajectory = write_frames(str(folder / f"trajectory.{settings.trajectory}"), interval, append=frames > 0)
     simulation.reporters += [trajectory, log, torsions]
     step_ps = settings.timestep_ps
     begin_step, begin = simulation.currentStep, time.perf_counter()

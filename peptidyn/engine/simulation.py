@@ -10,7 +10,8 @@ import openmm
 from openmm import app
 
 from peptidyn.engine import checkpoints
-from peptidyn.engine.minimisation import Minimum, minimise
+from peptidyn.engine.minimisation import Minimum, Watch, minimise, minimise_cartesian
+from peptidyn.engine.rigid_terms import lacks_rigid_terms
 from peptidyn.engine.torsion_integrators import TorsionIntegrator
 from peptidyn.errors import ArgumentError, ModelError
 from peptidyn.integrators.mover import Mover
@@ -76,7 +77,7 @@ class TorsionSimulation(app.Simulation):
 
     # ------------------------------------------------------------------ preparing
 
-    def minimize_torsions(self, tolerance: Any = 1.0, max_iterations: int = 0) -> float:
+    def minimize_torsions(self, tolerance: Any = 1.0, max_iterations: int = 0, watch: Watch | None = None) -> float:
         """Minimise the potential energy over base poses and soft coordinates; return it, kJ/mol.
 
         U_F is not part of it. Velocities become zero.
@@ -88,10 +89,12 @@ class TorsionSimulation(app.Simulation):
             single precision may stop a little earlier, when the energy no longer falls; see `minimum.converged`.
         max_iterations : int
             0 means as many as it takes.
+        watch : callable, optional
+            Called after every iteration with the energy, kJ/mol.
         """
         state, _ = self.integrator.motion()
         mover = Mover(self.tree, state)
-        self.minimum = minimise(mover, self._energy_and_torque, float(plain(tolerance)), max_iterations)
+        self.minimum = minimise(mover, self._energy_and_torque, float(plain(tolerance)), max_iterations, watch)
         self.integrator.set_motion(self.minimum.state, np.zeros(self.tree.n_dof))
         return self.minimum.energy
 
@@ -115,7 +118,7 @@ class TorsionSimulation(app.Simulation):
             )
         self.minimize_torsions(max_iterations=maxIterations)
 
-    def relax_geometry(self, tolerance: Any = 10.0, max_iterations: int = 0) -> float:
+    def relax_geometry(self, tolerance: Any = 10.0, max_iterations: int = 0, watch: Watch | None = None) -> float:
         """Minimise in Cartesian coordinates, and keep the outcome as the reference geometry; return its energy.
 
         Bond lengths and angles relax too, and stay hard from then on at their new values. Populations depend on the
@@ -127,11 +130,17 @@ class TorsionSimulation(app.Simulation):
             Root mean square force at which to stop, kJ/mol/nm.
         max_iterations : int
             0 means as many as it takes.
+        watch : callable, optional
+            Called after every iteration with the energy, kJ/mol.
         """
-        openmm.LocalEnergyMinimizer.minimize(self.context, float(plain(tolerance)), max_iterations)
-        state = self.context.getState(positions=True, energy=True)
-        self.use_geometry(state.getPositions(asNumpy=True))
-        return state.getPotentialEnergy()._value
+        if lacks_rigid_terms(self.system):
+            raise ModelError(
+                "angles and torsions inside rigid units were dropped from this System, so nothing holds them in "
+                "Cartesian coordinates; relax with the whole System first, and drop terms then"
+            )
+        energy = minimise_cartesian(self.context, float(plain(tolerance)), max_iterations, watch)
+        self.use_geometry(self.context.getState(positions=True).getPositions(asNumpy=True))
+        return energy
 
     def use_geometry(self, positions: Any) -> None:
         """Take positions (n_atoms, 3), nm, as reference geometry and as configuration; velocities become zero."""

@@ -177,6 +177,33 @@ class TorsionReporter:
             self._stream.unlink()
 
 
+def read_torsions(path: str | os.PathLike[str], tree: Any) -> dict[str, np.ndarray]:
+    """Return what a `TorsionReporter` wrote to an npz file, also if it was killed before it made the file.
+
+    Parameters
+    ----------
+    path : str or path
+        The npz file; if rows lie beside it, which only a reporter that was not closed leaves, they are read.
+    tree : TreeModel
+        The one of the simulation.
+
+    Returns
+    -------
+    dict
+        The arrays of the npz file: those of `QUANTITIES` (n_frames,), ``torsions`` (n_frames, n_torsions) and
+        ``bends`` (n_frames, n_bends) in rad, and what they belong to. A last row that is not complete is left out.
+    """
+    file = Path(path)
+    stream = file.with_name(file.name + ".rows")
+    if not stream.exists():
+        with np.load(file, allow_pickle=False) as table:
+            return {name: table[name] for name in table.files}
+    width = len(QUANTITIES) + tree.n_coordinates
+    numbers = np.fromfile(stream)
+    rows = numbers[: len(numbers) // width * width].reshape(-1, width)
+    return {**_columns(rows), **_coordinates(rows, tree)}
+
+
 def _columns(rows: np.ndarray) -> dict[str, np.ndarray]:
     table = {name: rows[:, i] for i, name in enumerate(QUANTITIES)}
     for name in ("step", "iterations"):

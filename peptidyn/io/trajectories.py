@@ -18,6 +18,7 @@ import numpy as np
 from numba import njit, prange
 
 from peptidyn.errors import ArgumentError, SelectionError, TrajectoryError
+from peptidyn.io.quiet import quiet_readers
 from peptidyn.model.fitting import FrameFits, fit_frames
 from peptidyn.model.state import State
 from peptidyn.model.tree import TreeModel
@@ -121,7 +122,7 @@ class TrajectoryReader:
             return None
         import mdtraj
 
-        with mdtraj.open(str(self.path)) as file:
+        with quiet_readers(), mdtraj.open(str(self.path)) as file:
             return -(-len(file) // self._stride)
 
     def __iter__(self) -> Iterator[Frame]:
@@ -155,7 +156,7 @@ class TrajectoryReader:
             chunks = mdtraj.iterload(
                 str(self.path), chunk=self._chunk, stride=self._stride, atom_indices=self._atoms, **top
             )
-            for part in chunks:
+            while (part := _next_quietly(chunks)) is not None:
                 yield part.xyz.astype(np.float64), _box(part.unitcell_vectors), part.time.astype(np.float64)
         except (OSError, RuntimeError, ValueError, TypeError, EOFError) as error:
             raise TrajectoryError(
@@ -243,6 +244,11 @@ _WITH_TOPOLOGY = (".h5", ".hdf5", ".lh5", ".gsd")
 def _extension(path: Path) -> str:
     suffixes = [s.lower() for s in path.suffixes]
     return "".join(suffixes[-2:]) if suffixes[-1:] == [".gz"] else "".join(suffixes[-1:])
+
+
+def _next_quietly(chunks: Iterator[mdtraj.Trajectory]) -> mdtraj.Trajectory | None:
+    with quiet_readers():
+        return next(chunks, None)
 
 
 def _file_topology(tree: TreeModel, file: Path, top: Any) -> mdtraj.Topology:

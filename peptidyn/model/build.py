@@ -18,9 +18,9 @@ from peptidyn.errors import ArgumentError, ModelError
 from peptidyn.model import chemistry
 from peptidyn.model.chemistry import DEFAULT_SOFT, Bend, Rotor
 from peptidyn.model.graph import bridges, components
-from peptidyn.model.kinematics import FIXED, FREE, POINT, REVOLUTE, measure_coordinates
+from peptidyn.model.kinematics import FIXED, FREE, POINT, REVOLUTE
+from peptidyn.model.reference_geometry import reference_geometry
 from peptidyn.model.residues import is_amino_acid
-from peptidyn.model.rigid_units import mass_properties
 from peptidyn.model.tree import Coordinate, HardBond, TreeModel, coordinate_atoms
 
 COINCIDING = 1e-3
@@ -207,6 +207,11 @@ class _Layout:
     atoms: Atoms
     base: str
 
+    @property
+    def coordinate_atoms(self) -> np.ndarray:
+        """As in TreeModel."""
+        return coordinate_atoms(self.coordinates)
+
 
 def _lay_out(
     atoms: Atoms,
@@ -350,52 +355,3 @@ def _coordinate(atoms: Atoms, source: Rotor | Bend, dof: int) -> Coordinate:
         residue_id=str(atoms.residue_id[residue]),
         dof=dof,
     )
-
-
-def reference_geometry(layout: Any, x: np.ndarray, masses: np.ndarray) -> dict[str, np.ndarray]:
-    """Return the geometric fields of a TreeModel for reference positions `x` (n_atoms, 3); O(n).
-
-    Parameters
-    ----------
-    layout : TreeModel or its topological part
-    x : (n_atoms, 3), nm
-    masses : (n_atoms,), Da
-    """
-    n_links = len(layout.parent)
-    origin = np.zeros((n_links, 3))
-    axis = np.zeros((n_links, 3))
-    _, com, _ = mass_properties(n_links, layout.atom_link, masses, x, origin)
-    roots = layout.parent < 0
-    origin[roots] = com[roots]
-
-    first, centre, last = layout.joint_atoms.T
-    torsions = ~roots & (first < 0)
-    axis[torsions] = x[last[torsions]] - x[centre[torsions]]
-    origin[torsions] = x[last[torsions]]
-    bends = ~roots & (first >= 0)
-    axis[bends] = np.cross(x[first[bends]] - x[centre[bends]], x[last[bends]] - x[centre[bends]])
-    origin[bends] = x[centre[bends]]
-    length = np.linalg.norm(axis, axis=1)
-    bad = np.flatnonzero(~roots & ~(length > 1e-6))
-    if bad.size:
-        involved = layout.joint_atoms[bad[0]]
-        raise ModelError(
-            f"no joint axis can be drawn through {layout.atoms.labels(involved[involved >= 0])}: they coincide or "
-            "lie on one line; repair the coordinates of these atoms"
-        )
-    axis[~roots] /= length[~roots, None]
-
-    q = np.empty(len(layout.coordinates))
-    measure_coordinates(coordinate_atoms(layout.coordinates), x, q)
-    mass, link_com, inertia = mass_properties(
-        n_links, layout.share_link, masses[layout.share_atom] * layout.share_weight, x[layout.share_atom], origin
-    )
-    return {
-        "axis": axis,
-        "origin": origin,
-        "local": x - origin[layout.atom_link],
-        "q_reference": q,
-        "link_mass": mass,
-        "link_com": link_com,
-        "link_inertia": inertia,
-    }

@@ -47,43 +47,6 @@ class RigidUnit:
     inertia: np.ndarray
 
 
-def mass_properties(
-    n_links: int, link: np.ndarray, mass: np.ndarray, x: np.ndarray, origin: np.ndarray
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Sum point masses into bodies.
-
-    Parameters
-    ----------
-    n_links : int
-    link : (n,) int
-        Body of each point.
-    mass : (n,), Da
-    x : (n, 3), nm
-    origin : (n_links, 3), nm
-
-    Returns
-    -------
-    total : (n_links,)
-        Mass.
-    com : (n_links, 3)
-        Centre of mass relative to `origin`; zero for massless links.
-    inertia : (n_links, 3, 3)
-        About the centre of mass.
-    """
-    total = np.bincount(link, weights=mass, minlength=n_links)
-    r = x - origin[link]
-    weighted = np.stack([np.bincount(link, weights=mass * r[:, i], minlength=n_links) for i in range(3)], axis=1)
-    com = np.divide(weighted, total[:, None], out=np.zeros((n_links, 3)), where=total[:, None] > 0)
-    d = r - com[link]
-    inertia = np.empty((n_links, 3, 3))
-    square = np.bincount(link, weights=mass * (d * d).sum(axis=1), minlength=n_links)
-    for i in range(3):
-        for j in range(3):
-            inertia[:, i, j] = -np.bincount(link, weights=mass * d[:, i] * d[:, j], minlength=n_links)
-        inertia[:, i, i] += square
-    return total, com, inertia
-
-
 def describe_unit(tree: TreeModel, link: int) -> RigidUnit:
     """Return the rigid unit that `link` carries."""
     start, atoms = tree.unit_members

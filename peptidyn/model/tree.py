@@ -20,9 +20,16 @@ from peptidyn.errors import ArgumentError, ModelError
 from peptidyn.model import kinematics
 from peptidyn.model.checks import all_finite
 from peptidyn.model.fitting import Fit, fit_state
+from peptidyn.model.reference_geometry import reference_geometry
 from peptidyn.model.rigid_units import RigidUnit, describe_unit
 from peptidyn.model.state import State
 from peptidyn.units import plain_array
+
+_OF_TOPOLOGY = (
+    "n_bodies", "torsion_index", "bend_index", "torsions", "bends", "unit_members", "coordinate_atoms",
+    "coordinate_dof",
+)  # fmt: skip
+"""Cached properties that a new geometry does not change."""
 
 STATE_TOLERANCE = 2e-3
 """`TreeModel.state` refuses positions whose rigid units are deformed by more than this (nm)."""
@@ -334,19 +341,23 @@ class TreeModel:
         x = plain_array(positions)
         if x.shape != (self.n_atoms, 3):
             raise ArgumentError(f"positions have shape {x.shape}, expected ({self.n_atoms}, 3)")
-        from peptidyn.model.build import reference_geometry
-
         geometry: dict[str, Any] = reference_geometry(self, x, self.masses)
-        return replace(self, **geometry)
+        return self._with(geometry)
 
     def with_masses(self, masses: Any) -> TreeModel:
         """Return the same tree with other atom masses (n_atoms,), Da."""
         new = plain_array(masses)
-        from peptidyn.model.build import check_masses, reference_geometry
+        from peptidyn.model.build import check_masses
 
         check_masses(self.atoms, new)
         geometry: dict[str, Any] = reference_geometry(self, self.positions(self.reference), new)
-        return replace(self, masses=new, **geometry)
+        return self._with({"masses": new, **geometry})
+
+    def _with(self, fields: dict[str, Any]) -> TreeModel:
+        """Return a copy with other geometry or masses, which knows already what depends on the topology alone."""
+        other = replace(self, **fields)
+        other.__dict__.update({name: self.__dict__[name] for name in _OF_TOPOLOGY if name in self.__dict__})
+        return other
 
     # ------------------------------------------------------------------ kinematics
 

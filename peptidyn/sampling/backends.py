@@ -1,0 +1,247 @@
+"""Where work runs: in this process, on threads, on processes, or on a dask cluster.
+
+A task is a pure function of what it is given. A task whose worker is lost is run again with the same arguments, and
+gives the same answer; nothing else lives on workers but caches.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import pickle
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from typing import Any, Protocol
+
+from peptidyn.errors import ArgumentError, MissingDependencyError, PeptidynError
+
+BACKENDS = ("serial", "threads", "processes")
+
+LOST_AGAIN = 3
+"""How often a task may lose its worker before the run gives up: perhaps it is the task that kills them."""
+
+CONNECT_SECONDS = 10.0
+"""How long to wait for an answer of a scheduler."""
+
+
+class BackendError(PeptidynError, RuntimeError):
+    """Workers that cannot be reached, or die again and again."""
+
+
+class Backend(Protocol):
+    """Runs functions on many arguments."""
+
+    @property
+    def workers(self) -> int:
+        """How many tasks run at a time."""
+        ...
+
+    def run(self, function: Callable[..., Any], tasks: Sequence[tuple[Any, ...]], shared: Any = None) -> list[Any]:
+        """Return ``[function(shared, *task) for task in tasks]``, with the exception in place of a result that failed.
+
+        `shared` is sent to every worker once.
+        """
+        ...
+
+    def close(self) -> None:
+        """End workers that were started here."""
+        ...
+
+
+def make_backend(backend: Any = "serial", workers: int | None = None) -> Backend:
+    """Return a backend.
+
+    Parameters
+    ----------
+    backend : {"serial", "threads", "processes"}, dask.distributed.Client, or Backend
+    workers : int, optional
+        Threads or processes; as many as cores if not given.
+    """
+    if workers is not None and workers < 1:
+        raise ArgumentError(f"workers is {workers}, expected 1 or more")
+    count = workers or os.cpu_count() or 1
+    if backend is None or backend == "serial":
+        return SerialBackend()
+    if backend == "threads":
+        return ThreadBackend(count)
+    if backend == "processes":
+        return ProcessBackend(count)
+    if hasattr(backend, "scheduler_info") and hasattr(backend, "submit"):
+        return DaskBackend(backend)
+    if hasattr(backend, "run") and hasattr(backend, "close"):
+        return backend
+    raise ArgumentError(f"the backend is {backend!r}, expected {', '.join(BACKENDS)} or a dask.distributed Client")
+
+
+def connect(address: str, timeout: float = CONNECT_SECONDS) -> Any:
+    """Return a dask.distributed Client of a scheduler, e.g. ``tcp://node1:8786``; BackendError if none answers."""
+    try:
+        from distributed import Client
+    except ImportError as error:
+        raise MissingDependencyError(
+            "a scheduler needs dask.distributed, which is not installed; install it with: pip install "
+            '"peptidyn[distributed]"'
+        ) from error
+    try:
+        return Client(address, timeout=timeout, set_as_default=False)
+    except (OSError, ValueError, TimeoutError) as error:
+        raise BackendError(
+            f"no dask scheduler answers at {address} within {timeout:g} s; start one with `dask scheduler`, and "
+            "workers with `dask worker ADDRESS`"
+        ) from error
+
+
+class SerialBackend:
+    """One task after the other, here."""
+
+    workers = 1
+
+    def run(self, function: Callable[..., Any], tasks: Sequence[tuple[Any, ...]], shared: Any = None) -> list[Any]:
+        return [_attempt(function, shared, task) for task in tasks]
+
+    def close(self) -> None:
+        pass
+
+
+class ThreadBackend:
+    """Threads of this process: good where most time is spent inside OpenMM."""
+
+    def __init__(self, workers: int):
+        self.workers = workers
+        self._pool = ThreadPoolExecutor(workers, thread_name_prefix="peptidyn")
+
+    def run(self, function: Callable[..., Any], tasks: Sequence[tuple[Any, ...]], shared: Any = None) -> list[Any]:
+        return list(self._pool.map(lambda task: _attempt(function, shared, task), tasks))
+
+    def close(self) -> None:
+        self._pool.shutdown(cancel_futures=True)
+
+
+class ProcessBackend:
+    """Processes on this machine. A process that dies is replaced, and its tasks run again.
+
+    Processes are started afresh (not forked), because OpenMM and numba hold threads; a script that uses them keeps its
+    work under ``if __name__ == "__main__":``.
+    """
+
+    def __init__(self, workers: int):
+        self.workers = workers
+        self._pool: ProcessPoolExecutor | None = None
+        self._shared: Any = None
+
+    def _start(self, shared: Any) -> ProcessPoolExecutor:
+        if self._pool is None or shared is not self._shared:
+            self.close()
+            self._pool = ProcessPoolExecutor(
+                self.workers,
+                mp_context=multiprocessing.get_context("spawn"),
+                initializer=_receive,
+                initargs=(pickle.dumps(shared),),
+            )
+            self._shared = shared
+        return self._pool
+
+    def run(self, function: Callable[..., Any], tasks: Sequence[tuple[Any, ...]], shared: Any = None) -> list[Any]:
+        results: list[Any] = [None] * len(tasks)
+        left = list(range(len(tasks)))
+        for _ in range(1 + LOST_AGAIN):
+            lost = []
+            futures: dict[int, Future[Any]] = {}
+            try:
+                pool = self._start(shared)
+                for i in left:
+                    futures[i] = pool.submit(_with_received, function, tasks[i])
+            except BrokenProcessPool:
+                pass  # the tasks without a future are lost, too
+            for i in left:
+                try:
+                    results[i] = futures[i].result()
+                except (BrokenProcessPool, KeyError):
+                    lost.append(i)
+            if not lost:
+                return results
+            left = lost
+            self.close()
+        raise BackendError(
+            f"{len(left)} tasks lost their process {1 + LOST_AGAIN} times; perhaps memory ran out: try fewer workers"
+        )
+
+    def close(self) -> None:
+        if self._pool is not None:
+            self._pool.shutdown(cancel_futures=True)
+            self._pool = None
+
+
+class DaskBackend:
+    """The workers of a dask.distributed Client, which stays open: it is the user's.
+
+    The scheduler runs the tasks of a lost worker again on another one. `shared` is a task too, so that it can be made
+    again when the worker that held it is gone.
+    """
+
+    def __init__(self, client: Any):
+        self.client = client
+        self._shared: Any = None
+        self._future: Any = None
+
+    @property
+    def workers(self) -> int:
+        """Threads of all workers that are there now."""
+        return max(1, sum(self.client.nthreads().values()))
+
+    def run(self, function: Callable[..., Any], tasks: Sequence[tuple[Any, ...]], shared: Any = None) -> list[Any]:
+        from distributed import KilledWorker
+        from distributed.client import FuturesCancelledError
+
+        results: list[Any] = [None] * len(tasks)
+        left = list(range(len(tasks)))
+        try:
+            for _ in range(1 + LOST_AGAIN):
+                if self._future is None or shared is not self._shared:
+                    self._future = self.client.submit(_unpickled, pickle.dumps(shared), pure=False)
+                    self._shared = shared
+                futures = {i: self.client.submit(_attempt, function, self._future, tasks[i], pure=False) for i in left}
+                lost = []
+                for i, future in futures.items():
+                    try:
+                        results[i] = future.result()
+                    except KilledWorker:
+                        lost.append(i)
+                if not lost:
+                    return results
+                left, self._future = lost, None
+        except (OSError, FuturesCancelledError, TimeoutError) as error:
+            raise BackendError(
+                f"the dask scheduler at {self.client.scheduler.addr} is gone ({error}); start it again and resume"
+            ) from error
+        raise BackendError(
+            f"{len(left)} tasks lost their dask worker again and again; perhaps memory ran out: see the workers' logs"
+        )
+
+    def close(self) -> None:
+        self._future = None
+
+
+def _attempt(function: Callable[..., Any], shared: Any, task: tuple[Any, ...]) -> Any:
+    """Return the result, or the error as a value: one that fails must not stop the others."""
+    try:
+        return function(shared, *task)
+    except Exception as error:
+        return error
+
+
+_received: Any = None
+
+
+def _receive(data: bytes) -> None:
+    global _received
+    _received = pickle.loads(data)
+
+
+def _with_received(function: Callable[..., Any], task: tuple[Any, ...]) -> Any:
+    return _attempt(function, _received, task)
+
+
+def _unpickled(data: bytes) -> Any:
+    return pickle.loads(data)

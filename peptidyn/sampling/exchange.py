@@ -1,0 +1,459 @@
+"""Replica exchange in temperature.
+
+Every replica samples exp(-u_i) at its temperature T_i, with the reduced potential
+
+    u_i(x) = (V(x) + U_F,i(x)) / kT_i ,        U_F,i = (kT_i / 2) ln(det M / J^2) ,
+
+and two neighbours exchange temperatures with probability min(1, exp(-D)),
+
+    D = u_i(x_j) + u_j(x_i) - u_i(x_i) - u_j(x_j) .
+
+U_F,i / kT_i is the same function at every temperature, so it drops out of D; it is in u because it is in what the
+replicas sample. Momenta are scaled by sqrt(T_new / T_old), after which kinetic energies drop out as well.
+
+Between exchanges every replica runs a stretch (`peptidyn.sampling.replicas`) on whatever worker is free. Exchanges,
+files and checkpoints are the driver's. Results depend on the seed alone, not on where stretches ran, on platforms that
+are deterministic (Reference).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import os
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Any
+
+import numpy as np
+import openmm
+
+from peptidyn.engine.checkpoints import CheckpointError
+from peptidyn.ensemble.fixman_potential import check_temperature
+from peptidyn.errors import ArgumentError, OutputError
+from peptidyn.model.tree import TreeModel
+from peptidyn.progress import Progress
+from peptidyn.sampling.backends import make_backend
+from peptidyn.sampling.gibbs import SamplingError
+from peptidyn.sampling.moves import Move, TorsionalHMC, check_moves
+from peptidyn.sampling.replicas import Recipe, Stretch, run_stretch, start_checkpoint, tune_stretch
+from peptidyn.sampling.storage import ENERGIES, ENERGY_ROW, TORSIONS, ExchangeFolder
+from peptidyn.units import BOLTZMANN, plain, plain_array
+
+FORMAT = 1
+"""Of the checkpoint; raised when the meaning of a field changes."""
+
+
+def geometric_temperatures(lowest: Any, highest: Any, count: int) -> np.ndarray:
+    """Return `count` temperatures (K) from `lowest` to `highest` with a constant ratio."""
+    low, high = check_temperature(lowest), check_temperature(highest)
+    if count < 2 or not high > low:
+        raise ArgumentError(f"{count} temperatures from {low:g} to {high:g} K make no ladder; give two or more, rising")
+    return low * (high / low) ** (np.arange(count) / (count - 1))
+
+
+class ReplicaExchange:
+    """Replicas at a ladder of temperatures that exchange places.
+
+    Parameters
+    ----------
+    tree : TreeModel
+    system : openmm.System
+        Flexible; as for `GibbsSampler`.
+    temperatures : sequence of float or Quantity
+        K, rising; one replica for each.
+    moves : sequence of Move, optional
+        A sweep of a replica; by default torsional HMC with partly kept momenta. With a `CartesianHMC` among them the
+        flexible System is sampled.
+    sweeps : int
+        Sweeps between exchanges.
+    every : int, optional
+        Sweeps between frames; by default one frame per stretch, at its end.
+    positions : (n_atoms, 3) or (n_replicas, n_atoms, 3), nm, optional
+        Where to start; the reference of the tree if not given.
+    hydrogen_mass : float or Quantity, optional
+    platform : str, optional
+    properties : dict, optional
+        Of the platform.
+    seed : int
+    backend : {"serial", "threads", "processes"} or dask.distributed.Client
+        Where replicas run.
+    workers : int, optional
+    folder : path, optional
+        Where to write; see `peptidyn.sampling.storage`. Without it everything stays in memory.
+    topology : openmm.app.Topology
+        For the files; needed with `folder`.
+    resume : bool
+        Continue the run in `folder`, which must have been made with the same arguments.
+    overwrite : bool
+        Replace an earlier run in `folder`.
+
+    Attributes
+    ----------
+    temperatures : (n_replicas,)
+        K.
+    levels : (n_replicas,) int
+        Temperature that each replica has now, counted from the lowest.
+    walk : (n_iterations, n_replicas) int
+        Level of each replica during every iteration that is done.
+    steps : (n_replicas, n_moves)
+        Steps of the moves at every temperature.
+    attempted, accepted : (n_replicas - 1,) int
+        Exchanges between neighbouring temperatures.
+    """
+
+    def __init__(
+        self,
+        tree: TreeModel,
+        system: Any,
+        temperatures: Sequence[Any],
+        *,
+        moves: Sequence[Move] | None = None,
+        sweeps: int = 10,
+        every: int | None = None,
+        positions: Any = None,
+        hydrogen_mass: Any = None,
+        platform: str | None = None,
+        properties: dict[str, str] | None = None,
+        seed: int = 0,
+        backend: Any = "serial",
+        workers: int | None = None,
+        folder: str | os.PathLike[str] | None = None,
+        topology: Any = None,
+        resume: bool = False,
+        overwrite: bool = False,
+    ):
+        self.temperatures = np.array([check_temperature(T) for T in temperatures])
+        if len(self.temperatures) < 2 or (np.diff(self.temperatures) <= 0).any():
+            raise ArgumentError("temperatures must be two or more, each higher than the one before")
+        if sweeps < 1 or (every is not None and not 1 <= every <= sweeps):
+            raise ArgumentError(f"sweeps is {sweeps} and every is {every}; expected 1 or more, every not above sweeps")
+        chosen = check_moves(moves if moves is not None else [TorsionalHMC(0.004, 10, friction=1.0)])
+        self.sweeps, self.every = sweeps, sweeps if every is None else every
+        mass = None if hydrogen_mass is None else float(plain(hydrogen_mass))
+        self.recipe = Recipe(
+            tree, openmm.XmlSerializer.serialize(system), tuple(chosen), mass, platform, dict(properties or {})
+        )
+        self.backend = make_backend(backend, workers)
+        n = len(self.temperatures)
+        seeds = np.random.SeedSequence(seed).spawn(n + 1)
+        self._seed = seed
+        self._rng = np.random.default_rng(seeds[n])
+        self.levels = np.arange(n)
+        self.steps = np.tile([move.step for move in chosen], (n, 1))
+        self.attempted = np.zeros(n - 1, dtype=np.int64)
+        self.accepted = np.zeros(n - 1, dtype=np.int64)
+        self.move_counts = np.zeros((n, len(chosen), 3), dtype=np.int64)
+        self.frames = 0
+        self._walk: list[np.ndarray] = []
+        self._memory: list[list[tuple[np.ndarray, np.ndarray]]] = [[] for _ in range(n)]
+        self._topology = topology
+        self.folder = None if folder is None else ExchangeFolder(folder, n)
+        if resume:
+            self._resume()
+            return
+        start = self._starts(positions)
+        self.replicas = [start_checkpoint(self.recipe, x, s) for x, s in zip(start, seeds, strict=False)]
+        self._check_start(start)
+        if self.folder is not None:
+            if topology is None:
+                raise ArgumentError("files need topology=, the openmm Topology of the System")
+            self.folder.begin(topology, start[0], overwrite)
+            self._save()
+
+    def _starts(self, positions: Any) -> np.ndarray:
+        tree, n = self.recipe.tree, len(self.temperatures)
+        x = tree.positions(tree.reference) if positions is None else plain_array(positions)
+        if x.shape == (tree.n_atoms, 3):
+            return np.tile(x, (n, 1, 1))
+        if x.shape != (n, tree.n_atoms, 3):
+            raise ArgumentError(
+                f"positions have shape {x.shape}, expected ({tree.n_atoms}, 3) or ({n}, {tree.n_atoms}, 3)"
+            )
+        return x
+
+    def _check_start(self, start: np.ndarray) -> None:
+        """Refuse a System that does not fit, and starts without a finite energy, before anything is written."""
+        walker = self.recipe.make_walker(self.temperatures[0])
+        for i, x in enumerate(start):
+            if i and np.array_equal(x, start[i - 1]):
+                continue
+            energy = walker.energy_at(x)
+            if not math.isfinite(energy):
+                raise SamplingError(
+                    f"the energy of replica {i} is {energy}: atoms overlap; minimise the structure first"
+                )
+
+    # ------------------------------------------------------------------ running
+
+    @property
+    def iterations(self) -> int:
+        """Iterations that are done."""
+        return len(self._walk)
+
+    @property
+    def walk(self) -> np.ndarray:
+        """Level of each replica during every iteration, (n_iterations, n_replicas) int."""
+        return np.array(self._walk, dtype=np.int64).reshape(-1, len(self.temperatures))
+
+    def warm_up(self, sweeps: int = 100) -> list[list[Any]]:
+        """Tune the steps of the moves at every temperature, then freeze them; return the records, level by level."""
+        if self.iterations:
+            raise ArgumentError("steps are tuned before the first iteration: what was sampled would depend on them")
+        order = np.argsort(self.levels)
+        tasks = [(self.replicas[r], self.temperatures[k], self.steps[k], sweeps) for k, r in enumerate(order)]
+        outcomes = self._gathered(self.backend.run(tune_stretch, tasks, self.recipe), order)
+        for k, (r, (checkpoint, tuners)) in enumerate(zip(order, outcomes, strict=True)):
+            self.replicas[r] = checkpoint
+            self.steps[k] = [tuner.final for tuner in tuners]
+        if self.folder is not None:
+            self._save()
+        return [tuners for _, tuners in outcomes]
+
+    def run(
+        self, iterations: int, *, progress: bool = False, stop: Callable[[], bool] = lambda: False
+    ) -> ReplicaExchange:
+        """Go on until `iterations` iterations are done in all: a stretch of every replica, then exchanges.
+
+        Parameters
+        ----------
+        iterations : int
+            Total; a resumed run counts those it has done.
+        progress : bool
+        stop : callable
+            Asked after every iteration; True ends the run, which can be resumed.
+        """
+        left = iterations - self.iterations
+        with Progress(max(left, 0), "replica exchange", "iterations", progress) as bar:
+            while self.iterations < iterations and not stop():
+                self._iterate()
+                rate = self.accepted.sum() / max(1, self.attempted.sum())
+                bar.advance(1, f"{100 * rate:.0f}% of exchanges accepted")
+        return self
+
+    def _iterate(self) -> None:
+        """Make one iteration. If it fails, memory and the checkpoint hold the one before."""
+        n = len(self.temperatures)
+        tasks = [
+            (self.replicas[r], self.temperatures[k], self.steps[k], self.sweeps, self.every)
+            for r, k in enumerate(self.levels)
+        ]
+        stretches: list[Stretch] = self._gathered(self.backend.run(run_stretch, tasks, self.recipe), np.arange(n))
+        for r, stretch in enumerate(stretches):
+            if not math.isfinite(stretch.final_potential):
+                raise self._failed(r, f"its energy is {stretch.final_potential}")
+        levels, random_state = self.levels.copy(), self._rng.bit_generator.state
+        exchanged, attempted = self._exchange(stretches, levels)
+        try:
+            self._write(stretches, exchanged)
+        except OutputError:
+            self._rng.bit_generator.state = random_state
+            self._take_back()
+            raise
+        for a, _ in attempted:
+            self.attempted[a] += 1
+        for a, _ in exchanged:
+            self.accepted[a] += 1
+        for r, (stretch, k) in enumerate(zip(stretches, self.levels, strict=True)):
+            self.move_counts[k] += np.array(stretch.counts)
+            self.replicas[r] = stretch.checkpoint
+            self.replicas[r]["momentum"] = stretch.checkpoint["momentum"] * math.sqrt(
+                self.temperatures[levels[r]] / self.temperatures[k]
+            )
+        self._walk.append(self.levels)
+        self.levels = levels
+        self.frames += self.sweeps // self.every
+        if self.folder is not None:
+            self._save()
+
+    def _take_back(self) -> None:
+        """Remove what was written of an iteration that failed, so that the same run may try again."""
+        if self.folder is not None:
+            with suppress(OSError):
+                self.folder.cut_back(self.iterations, self.frames)
+
+    def _exchange(
+        self, stretches: list[Stretch], levels: np.ndarray
+    ) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
+        """Try to exchange neighbours, even and odd pairs in turn; change `levels` in place."""
+        beta = 1.0 / (BOLTZMANN * self.temperatures)
+        holder = np.argsort(levels)
+        attempted = [(a, a + 1) for a in range(self.iterations % 2, len(levels) - 1, 2)]
+        exchanged = []
+        for a, b in attempted:
+            i, j = holder[a], holder[b]
+
+            def u(level: int, replica: int) -> float:
+                return beta[level] * stretches[replica].final_potential + stretches[replica].final_metric
+
+            change = u(a, j) + u(b, i) - u(a, i) - u(b, j)
+            if self._rng.random() < math.exp(-max(0.0, change)):
+                levels[i], levels[j] = b, a
+                exchanged.append((a, b))
+        return exchanged, attempted
+
+    def _gathered(self, outcomes: list[Any], replicas: np.ndarray) -> list[Any]:
+        """Return the outcomes, or raise what went wrong in one of them."""
+        for r, outcome in zip(replicas.tolist(), outcomes, strict=True):
+            if isinstance(outcome, Exception):
+                raise self._failed(r, str(outcome) or type(outcome).__name__) from outcome
+        return outcomes
+
+    def _failed(self, replica: int, reason: str) -> SamplingError:
+        kept = f"; all replicas are kept as they were after iteration {self.iterations}"
+        if self.folder is not None:
+            kept += f", in {self.folder.path}, from where the run can be resumed"
+        T = self.temperatures[self.levels[replica]]
+        return SamplingError(
+            f"replica {replica} at {T:.1f} K failed in iteration {self.iterations + 1}: {reason}{kept}"
+        )
+
+    # ------------------------------------------------------------------ files
+
+    def _rows(self, stretch: Stretch, level: int) -> np.ndarray:
+        rows = np.empty(len(stretch.potential), ENERGY_ROW)
+        rows["iteration"] = self.iterations
+        rows["level"] = level
+        rows["temperature"] = self.temperatures[level]
+        rows["potential"] = stretch.potential
+        rows["fixman"] = BOLTZMANN * self.temperatures[level] * stretch.metric
+        return rows
+
+    def _write(self, stretches: list[Stretch], exchanged: list[tuple[int, int]]) -> None:
+        for r, (stretch, k) in enumerate(zip(stretches, self.levels, strict=True)):
+            rows = self._rows(stretch, int(k))
+            if self.folder is None:
+                self._memory[r].append((rows, stretch.q))
+            else:
+                self.folder.append(r, stretch, rows, self._topology, self.frames)
+        if self.folder is not None:
+            self.folder.append_exchange(self.iterations, self.levels, exchanged)
+
+    @property
+    def _identity(self) -> dict[str, Any]:
+        """What a resumed run must share."""
+        return {
+            "format": FORMAT,
+            "fingerprint": self.recipe.tree.fingerprint,
+            "system": hashlib.sha256(self.recipe.system.encode()).hexdigest()[:32],
+            "moves": [move.settings for move in self.recipe.moves],
+            "hydrogen_mass": self.recipe.hydrogen_mass,
+            "temperatures": self.temperatures.tolist(),
+            "sweeps": self.sweeps,
+            "every": self.every,
+            "seed": self._seed,
+        }
+
+    def _save(self) -> None:
+        assert self.folder is not None
+        about = {
+            "identity": self._identity,
+            "exchange_rng": self._rng.bit_generator.state,
+            "levels": self.levels.tolist(),
+            "steps": self.steps.tolist(),
+            "attempted": self.attempted.tolist(),
+            "accepted": self.accepted.tolist(),
+            "move_counts": self.move_counts.tolist(),
+            "frames": self.frames,
+            "iterations": self.iterations,
+        }
+        self.folder.save(about, self.replicas)
+
+    def _resume(self) -> None:
+        if self.folder is None:
+            raise ArgumentError("resume needs the folder of the run")
+        about, self.replicas = self.folder.load()
+        there, here = about["identity"], json.loads(json.dumps(self._identity))
+        for name in {**there, **here}:
+            if there.get(name) != here.get(name):
+                raise CheckpointError(
+                    f"the run in {self.folder.path} was made with another {name} ({there.get(name)}, now "
+                    f"{here.get(name)}); resume it with the arguments it began with"
+                )
+        self._rng.bit_generator.state = about["exchange_rng"]
+        self.levels = np.array(about["levels"])
+        self.steps = np.array(about["steps"])
+        self.attempted, self.accepted = np.array(about["attempted"]), np.array(about["accepted"])
+        self.move_counts = np.array(about["move_counts"])
+        self.frames = about["frames"]
+        self.folder.cut_back(about["iterations"], self.frames)
+        self._walk = list(self.folder.read_walk())
+
+    # ------------------------------------------------------------------ results
+
+    @property
+    def acceptance(self) -> np.ndarray:
+        """Accepted part of the exchanges between neighbouring temperatures, (n_replicas - 1,); nan where none yet."""
+        return np.divide(
+            self.accepted, self.attempted, out=np.full(len(self.accepted), math.nan), where=self.attempted > 0
+        )
+
+    @property
+    def move_acceptance(self) -> np.ndarray:
+        """Accepted part of the proposals of every move at every temperature, (n_replicas, n_moves)."""
+        proposed, accepted = self.move_counts[..., 0], self.move_counts[..., 1]
+        return np.divide(accepted, proposed, out=np.full(proposed.shape, math.nan), where=proposed > 0)
+
+    @property
+    def round_trips(self) -> np.ndarray:
+        """How often each replica went from the lowest temperature to the highest and back, (n_replicas,) int."""
+        return count_round_trips(self.walk, len(self.temperatures))
+
+    def frames_of(self, replica: int) -> tuple[np.ndarray, np.ndarray]:
+        """Return energies (see `storage.ENERGY_ROW`) and soft coordinates (n, n_coordinates) of a replica."""
+        if self.folder is not None:
+            folder = self.folder.replica(replica)
+            if not self.frames:
+                return np.empty(0, ENERGY_ROW), np.empty((0, self.recipe.tree.n_coordinates))
+            return np.load(folder / ENERGIES), np.load(folder / TORSIONS)
+        parts = self._memory[replica]
+        if not parts:
+            return np.empty(0, ENERGY_ROW), np.empty((0, self.recipe.tree.n_coordinates))
+        return np.concatenate([rows for rows, _ in parts]), np.concatenate([q for _, q in parts])
+
+    def at_temperature(self, level: int) -> tuple[np.ndarray, np.ndarray]:
+        """Return energies and soft coordinates of all frames at one temperature, in the order of iterations."""
+        if not 0 <= level < len(self.temperatures):
+            raise ArgumentError(f"the level is {level}, expected 0 to {len(self.temperatures) - 1}")
+        rows, q = zip(*(self.frames_of(r) for r in range(len(self.temperatures))), strict=True)
+        energies, coordinates = np.concatenate(rows), np.concatenate(q)
+        chosen = np.flatnonzero(energies["level"] == level)
+        chosen = chosen[np.argsort(energies["iteration"][chosen], kind="stable")]
+        return energies[chosen], coordinates[chosen]
+
+    def summary(self) -> dict[str, Any]:
+        """Return the outcome as plain values: temperatures, acceptances, round trips, steps."""
+        trips = self.round_trips
+        return {
+            "temperatures_K": self.temperatures.tolist(),
+            "iterations": self.iterations,
+            "frames_per_replica": self.frames,
+            "exchange_acceptance": [None if math.isnan(a) else float(a) for a in self.acceptance],
+            "round_trips": trips.tolist(),
+            "moves": [move.settings for move in self.recipe.moves],
+            "steps": self.steps.tolist(),
+            "move_acceptance": [[None if math.isnan(a) else float(a) for a in row] for row in self.move_acceptance],
+            "force_calls": int(self.move_counts[..., 2].sum()),
+        }
+
+    def close(self) -> None:
+        """End the workers that were started for this run."""
+        self.backend.close()
+
+    def __enter__(self) -> ReplicaExchange:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+
+def count_round_trips(walk: np.ndarray, n_levels: int) -> np.ndarray:
+    """Return how often each column of `walk` (n, n_replicas) went from level 0 to the highest and back to 0."""
+    trips = np.zeros(walk.shape[1], dtype=np.int64)
+    for r, levels in enumerate(walk.T):
+        ends = levels[(levels == 0) | (levels == n_levels - 1)]
+        turns = ends[np.insert(np.diff(ends) != 0, 0, True)] if ends.size else ends
+        first = int(turns.size > 0 and turns[0] != 0)
+        trips[r] = max(0, (turns.size - first - 1) // 2)
+    return trips

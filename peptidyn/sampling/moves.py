@@ -1,0 +1,369 @@
+"""Monte Carlo moves. Every one leaves its law invariant exactly, whatever its step.
+
+What the moves sample. Turning the part of a molecule behind a bond about that bond keeps volumes of Cartesian space:
+the axis is fixed by the two atoms of the bond, and the rest turns rigidly. A torsion therefore has a flat measure, at
+any fixed values of all other internal coordinates. Bending an angle t by a rigid rotation has the measure sin t. So
+
+- `TorsionMove` and `PivotMove` turn torsions directly and accept with min(1, exp(-dV/kT)). No momentum is drawn and no
+  mass enters, so U_F does not either.
+- `TorsionalHMC` draws momenta, whose law has the factor sqrt(det M). U_F = (kT/2) ln(det M / J^2) in its Hamiltonian,
+  with J the product of sin t over soft angles, takes that factor out again and leaves the same law J exp(-V/kT).
+- `CartesianHMC` moves atoms and samples exp(-V/kT) of the flexible System.
+
+The first three keep hard bond lengths and angles, and alone sample the rigid model. Mixed with Cartesian moves they
+sample the torsions given the present geometry, which leaves the law of the flexible System as it is.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+import openmm
+
+from peptidyn.errors import ArgumentError
+from peptidyn.integrators.stepper import MetropolisStepper
+from peptidyn.sampling.tuning import StepTuner
+from peptidyn.sampling.walker import Walker
+from peptidyn.units import plain
+
+BACKBONE = ("phi", "psi")
+"""Torsions that `PivotMove` turns."""
+
+
+class Move(ABC):
+    """A transition that leaves its law invariant, with a step size that can be tuned.
+
+    Attributes
+    ----------
+    step : float
+        Size of the move: the time step in ps, or the largest turn in rad.
+    target : float
+        Accepted part of the proposals that tuning aims at.
+    proposed, accepted : int
+        Counted since the last `reset`.
+    seconds : float
+        Time spent in the move.
+    force_calls : int
+        Evaluations of energy or forces.
+    tuner : StepTuner or None
+        While a warm-up runs.
+    """
+
+    unit: ClassVar[str]
+    largest: ClassVar[float] = math.inf
+    """Steps larger than this mean nothing more."""
+
+    cartesian: ClassVar[bool] = False
+    """Whether bond lengths and angles change."""
+
+    def __init__(self, step: float, target: float):
+        if not (math.isfinite(step) and step > 0):
+            raise ArgumentError(f"the step of {type(self).__name__} is {step:g}, expected a positive number")
+        if not 0.0 < target < 1.0:
+            raise ArgumentError(f"the target acceptance is {target:g}, expected a number between 0 and 1")
+        self.step = step
+        self.target = target
+        self.tuner: StepTuner | None = None
+        self.reset()
+
+    def reset(self) -> None:
+        """Set all counters to zero."""
+        self.proposed = self.accepted = self.force_calls = 0
+        self.seconds = 0.0
+
+    @property
+    def acceptance(self) -> float:
+        """Accepted part of the proposals; nan before the first."""
+        return self.accepted / self.proposed if self.proposed else math.nan
+
+    def apply(self, walker: Walker) -> bool:
+        """Propose once; return whether the proposal was accepted. The walker is then in its next state either way."""
+        begin, calls = time.perf_counter(), walker.force_calls
+        accepted = self._propose(walker)
+        self.proposed += 1
+        self.accepted += accepted
+        self.seconds += time.perf_counter() - begin
+        self.force_calls += walker.force_calls - calls
+        if self.tuner is not None:
+            self.step = self.tuner.update(accepted)
+        return accepted
+
+    @abstractmethod
+    def _propose(self, walker: Walker) -> bool: ...
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What is sent to another process: settings and counters, nothing that belongs to a walker."""
+        return {name: value for name, value in self.__dict__.items() if not name.startswith("_")}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._unbind()
+
+    def _unbind(self) -> None:
+        """Forget the walker that was moved last."""
+        return
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """What the move does, as plain values; its step is part of it."""
+        return {"move": type(self).__name__, "step": self.step}
+
+
+class TorsionalHMC(Move):
+    """Hybrid Monte Carlo in soft coordinates: BAB trajectories under V + U_F, accepted at the full Hamiltonian.
+
+    Parameters
+    ----------
+    timestep : float or Quantity
+        ps.
+    steps : int
+        Time steps of a trajectory.
+    friction : float or Quantity, optional
+        1/ps. Momenta are kept in part from one trajectory to the next: exp(-friction duration). Without it every
+        trajectory starts with new momenta.
+    jitter : float
+        The number of steps is drawn evenly from (1 - jitter) to (1 + jitter) times `steps`, so that no motion has the
+        period of the trajectories. 0 keeps it.
+    target : float
+        Acceptance to tune the time step for.
+    """
+
+    unit = "ps"
+
+    def __init__(
+        self,
+        timestep: Any = 0.004,
+        steps: int = 20,
+        *,
+        friction: Any = None,
+        jitter: float = 0.2,
+        target: float = 0.85,
+    ):
+        super().__init__(float(plain(timestep)), target)
+        self.steps, self.jitter = _check_trajectory(steps, jitter)
+        self.friction = math.inf if friction is None else float(plain(friction))
+        if not self.friction >= 0:
+            raise ArgumentError(f"the friction is {self.friction:g} 1/ps, expected a number that is not negative")
+        self._unbind()
+
+    def _unbind(self) -> None:
+        self._stepper: MetropolisStepper | None = None
+        self._walker: Walker | None = None
+        self._version = -1
+
+    def _propose(self, walker: Walker) -> bool:
+        stepper = self._bind(walker)
+        if not walker.momenta_valid:
+            walker.mover.thermalise(0.0, walker.kT, walker.rng)
+            walker.momenta_valid = True
+        stepper.timestep, stepper.kT = self.step, walker.kT
+        stepper.steps = _draw_steps(walker.rng, self.steps, self.jitter)
+        before = stepper.accepted
+        stepper.step()
+        accepted = stepper.accepted > before
+        if accepted:
+            walker.changed(walker.last_potential)
+        self._version = walker.version
+        return accepted
+
+    def _bind(self, walker: Walker) -> MetropolisStepper:
+        """Return the stepper of this walker; it keeps its forces while nobody else moves the walker."""
+        mover = walker.mover
+        if self._stepper is None or self._walker is not walker:
+            self._stepper = MetropolisStepper(
+                mover, walker.torsional_forces, self.step, walker.kT, self.friction, walker.rng
+            )
+            self._walker = walker
+        elif self._version != walker.version:
+            self._stepper.mover = mover
+            self._stepper.forget()
+        return self._stepper
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        friction = None if math.isinf(self.friction) else self.friction
+        return {**super().settings, "steps": self.steps, "friction": friction, "jitter": self.jitter}
+
+
+class CartesianHMC(Move):
+    """Hybrid Monte Carlo of all atoms: velocity Verlet in the Context, accepted at the full Hamiltonian.
+
+    Bond lengths, angles and rings change, so the time step is that of flexible molecular dynamics, about 1 fs. Energies
+    are added up in double precision.
+
+    Parameters
+    ----------
+    timestep : float or Quantity
+        ps.
+    steps : int
+        Time steps of a trajectory.
+    jitter : float
+        As in `TorsionalHMC`.
+    target : float
+        Acceptance to tune the time step for.
+    """
+
+    unit = "ps"
+    cartesian = True
+
+    def __init__(self, timestep: Any = 0.001, steps: int = 20, *, jitter: float = 0.2, target: float = 0.85):
+        super().__init__(float(plain(timestep)), target)
+        self.steps, self.jitter = _check_trajectory(steps, jitter)
+
+    def _propose(self, walker: Walker) -> bool:
+        context, masses = walker.context, walker.masses[:, None]
+        x = walker.positions()
+        before = walker.energy()
+        v = np.sqrt(walker.kT / masses) * walker.rng.standard_normal(x.shape)
+        steps = _draw_steps(walker.rng, self.steps, self.jitter)
+        uniform = walker.rng.random()
+        before += 0.5 * float((masses * v * v).sum())
+        context.setPositions(x)
+        context.setVelocities(v)
+        integrator = context.getIntegrator()
+        integrator.setStepSize(self.step)
+        walker.force_calls += steps + 2  # one at the start, and one for the energy at the end
+        try:
+            integrator.step(steps)
+            state = context.getState(positions=True, velocities=True, energy=True)
+        except openmm.OpenMMException:
+            return False  # the trajectory left the range of numbers: a proposal of zero probability
+        energy = state.getPotentialEnergy()._value
+        v = np.asarray(state.getVelocities(asNumpy=True)._value, dtype=np.float64)
+        change = energy + 0.5 * float((masses * v * v).sum()) - before
+        if not math.isfinite(change) or uniform >= math.exp(-max(0.0, change) / walker.kT):
+            return False
+        walker.set_positions(state.getPositions(asNumpy=True)._value, energy)
+        return True
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        return {**super().settings, "steps": self.steps, "jitter": self.jitter}
+
+
+class TorsionMove(Move):
+    """Turn one soft torsion, or several at once, by random angles.
+
+    Parameters
+    ----------
+    kinds : sequence of str, optional
+        Torsions to choose from, e.g. ``["phi", "psi"]``; all if not given.
+    turn : float
+        Largest turn, degrees; turns are drawn evenly between its negative and itself.
+    count : int
+        How many torsions turn at once.
+    target : float
+        Acceptance to tune the turn for.
+    """
+
+    unit = "rad"
+    largest = math.pi
+
+    def __init__(self, kinds: Sequence[str] | None = None, *, turn: float = 30.0, count: int = 1, target: float = 0.4):
+        super().__init__(float(np.deg2rad(turn)), target)
+        self.kinds = None if kinds is None else tuple([kinds] if isinstance(kinds, str) else kinds)
+        if count < 1:
+            raise ArgumentError(f"{type(self).__name__} turns {count} torsions at once, expected 1 or more")
+        self.count = count
+        self._unbind()
+
+    def _unbind(self) -> None:
+        self._places: np.ndarray | None = None
+        self._walker: Walker | None = None
+
+    def _propose(self, walker: Walker) -> bool:
+        places, mover, rng = self._choices(walker), walker.mover, walker.rng
+        count = min(self.count, len(places))
+        chosen = places[rng.integers(len(places))] if count == 1 else rng.choice(places, count, replace=False)
+        turns = rng.uniform(-self.step, self.step, count)
+        uniform = rng.random()
+        before = walker.energy()
+        saved = mover.save()
+        q = mover.q.copy()
+        q[chosen] += turns if count > 1 else turns[0]
+        mover.restore((q, *saved[1:]))
+        energy = walker.energy_at(mover.positions())
+        change = energy - before
+        if math.isfinite(change) and uniform < math.exp(-max(0.0, change) / walker.kT):
+            walker.momenta_valid = False  # momenta that were kept belong to the mass matrix before
+            walker.changed(energy)
+            return True
+        mover.restore(saved)
+        return False
+
+    def _choices(self, walker: Walker) -> np.ndarray:
+        if self._places is None or self._walker is not walker:
+            tree = walker.tree
+            there = sorted({c.kind for c in tree.torsions})
+            for kind in self.kinds or ():
+                if kind not in there:
+                    raise ArgumentError(
+                        f"{type(self).__name__} shall turn {kind!r} and the tree has no such soft torsion; it has "
+                        f"{', '.join(there) or 'none'}"
+                    )
+            self._places = np.array(
+                [i for i in tree.torsion_index.tolist() if not self.kinds or tree.coordinates[i].kind in self.kinds],
+                dtype=np.int64,
+            )
+            if not len(self._places):
+                raise ArgumentError(f"{type(self).__name__} finds no soft torsion in the tree; give build_tree some")
+            self._walker = walker
+        return self._places
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        return {**super().settings, "kinds": self.kinds, "count": self.count}
+
+
+class PivotMove(TorsionMove):
+    """Turn the whole chain behind one backbone bond (phi or psi) by any angle: rare, but far.
+
+    Parameters
+    ----------
+    turn : float
+        Largest turn, degrees.
+    target : float
+        Acceptance to tune the turn for; low, since a large turn is the point of the move.
+    """
+
+    def __init__(self, *, turn: float = 180.0, target: float = 0.1):
+        super().__init__(BACKBONE, turn=turn, target=target)
+
+
+def check_moves(moves: Sequence[Any]) -> list[Move]:
+    """Return the moves as a list; refuse what is no Metropolised move, with the reason."""
+    if not moves:
+        raise ArgumentError("no moves were given; start with [TorsionalHMC(), CartesianHMC()]")
+    for move in moves:
+        if isinstance(move, Move):
+            continue
+        name = move.__name__ if isinstance(move, type) else type(move).__name__
+        if isinstance(move, type) and issubclass(move, Move):
+            raise ArgumentError(f"{name} is a class; give an instance of it: {name}()")
+        if "Langevin" in name or "Integrator" in name:
+            raise ArgumentError(
+                f"{name} has no Metropolis step: its time step biases energies by per cents, and mixed with exact "
+                "moves nothing would correct that; use CartesianHMC or TorsionalHMC"
+            )
+        raise ArgumentError(f"{name} is no move; expected TorsionalHMC, CartesianHMC, TorsionMove or PivotMove")
+    if len({id(move) for move in moves}) < len(moves):
+        raise ArgumentError("the same move object stands twice among the moves; make one object for each")
+    return list(moves)
+
+
+def _check_trajectory(steps: int, jitter: float) -> tuple[int, float]:
+    if steps < 1:
+        raise ArgumentError(f"a trajectory has {steps} steps, expected 1 or more")
+    if not 0.0 <= jitter < 1.0:
+        raise ArgumentError(f"jitter is {jitter:g}, expected a number from 0 to below 1")
+    return int(steps), float(jitter)
+
+
+def _draw_steps(rng: np.random.Generator, steps: int, jitter: float) -> int:
+    low, high = max(1, round((1.0 - jitter) * steps)), round((1.0 + jitter) * steps)
+    return int(rng.integers(low, high + 1)) if high > low else steps

@@ -1,0 +1,216 @@
+"""Files of a replica exchange run. Only the driver writes them, and readers may open them at any time.
+
+=============================  ==================================================================================
+topology.pdb                   the atoms, in the order of the trajectories
+exchanges.csv                  per iteration: temperature level of every replica, and pairs that exchanged at its end
+checkpoint.npz                 where to continue
+replica-00/trajectory.dcd      one frame per report; opens with mdtraj
+replica-00/torsions.npy        all soft coordinates, rad; opens with numpy.load
+replica-00/energies.npy        iteration, level, temperature (K), potential, fixman (kJ/mol); a structured array
+=============================  ==================================================================================
+
+A replica is a configuration that goes on; its temperature changes. The checkpoint is written last and says how much the
+other files hold; a resumed run cuts them back to that.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from openmm import app
+
+from peptidyn.engine.checkpoints import CheckpointError, write_npz
+from peptidyn.engine.trajectory_frames import keep_frames
+from peptidyn.errors import ArgumentError, OutputError
+from peptidyn.files import write_text
+from peptidyn.sampling.replicas import Stretch
+from peptidyn.sampling.walker import Checkpoint
+
+TOPOLOGY, EXCHANGES, CHECKPOINT = "topology.pdb", "exchanges.csv", "checkpoint.npz"
+TRAJECTORY, TORSIONS, ENERGIES = "trajectory.dcd", "torsions.npy", "energies.npy"
+
+ENERGY_ROW = np.dtype(
+    [("iteration", "<i8"), ("level", "<i4"), ("temperature", "<f8"), ("potential", "<f8"), ("fixman", "<f8")]
+)
+"""One frame in energies.npy; `level` counts temperatures from the lowest."""
+
+_ARRAYS = ("geometry", "q", "base_position", "base_rotation", "momentum", "momenta_valid")
+_HEADER = 256
+"""Bytes of the header of a growing npy file: more than numpy needs, so that the number of rows fits in later."""
+
+
+class ExchangeFolder:
+    """The files of a run in one folder.
+
+    Parameters
+    ----------
+    path : path
+    n_replicas : int
+    """
+
+    def __init__(self, path: str | os.PathLike[str], n_replicas: int):
+        self.path = Path(path)
+        self.n_replicas = n_replicas
+
+    def replica(self, index: int) -> Path:
+        """Return the folder of one replica."""
+        return self.path / f"replica-{index:02d}"
+
+    # ------------------------------------------------------------------ beginning and resuming
+
+    def begin(self, topology: Any, positions: np.ndarray, overwrite: bool) -> None:
+        """Make the folder with its topology, and an empty table of exchanges."""
+        if self.path.exists() and not self.path.is_dir():
+            raise ArgumentError(f"{self.path} is a file; choose another output folder")
+        if self.path.is_dir() and any(self.path.iterdir()):
+            if not overwrite:
+                raise ArgumentError(
+                    f"the folder {self.path} is not empty; choose another, continue the run in it with resume, or "
+                    "replace it with overwrite"
+                )
+            self._clear()
+        try:
+            for i in range(self.n_replicas):
+                self.replica(i).mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise OutputError(f"cannot make the folder {self.path}: {error.strerror}") from error
+        text = io.StringIO()
+        app.PDBFile.writeFile(topology, 10.0 * positions, text, keepIds=True)
+        write_text(self.path / TOPOLOGY, text.getvalue())
+        write_text(self.path / EXCHANGES, self._table_header())
+
+    def _clear(self) -> None:
+        for name in (TOPOLOGY, EXCHANGES, CHECKPOINT):
+            (self.path / name).unlink(missing_ok=True)
+        for folder in self.path.glob("replica-*"):
+            for name in (TRAJECTORY, TORSIONS, ENERGIES):
+                (folder / name).unlink(missing_ok=True)
+
+    def _table_header(self) -> str:
+        return ",".join(["iteration", *(f"level_of_replica_{i}" for i in range(self.n_replicas)), "exchanged"]) + "\n"
+
+    def cut_back(self, iterations: int, frames: int) -> None:
+        """Cut all files back to what a checkpoint vouches for."""
+        for i in range(self.n_replicas):
+            folder = self.replica(i)
+            keep_frames(folder / TRAJECTORY, frames)
+            for name in (TORSIONS, ENERGIES):
+                keep_rows(folder / name, frames)
+        table = self.path / EXCHANGES
+        lines = table.read_bytes().splitlines(True)
+        if len(lines) < iterations + 1:
+            raise CheckpointError(f"{table} holds fewer than the {iterations} iterations that were written to it")
+        os.truncate(table, sum(map(len, lines[: iterations + 1])))
+
+    def read_walk(self) -> np.ndarray:
+        """Return the level of every replica during every iteration, (n_iterations, n_replicas) int."""
+        lines = (self.path / EXCHANGES).read_text(encoding="utf-8").splitlines()[1:]
+        cells = [line.split(",")[1 : 1 + self.n_replicas] for line in lines]
+        return np.array(cells, dtype=np.int64).reshape(-1, self.n_replicas)
+
+    # ------------------------------------------------------------------ going on
+
+    def append(self, index: int, stretch: Stretch, rows: np.ndarray, topology: Any, frames: int) -> None:
+        """Append the frames of a stretch to the files of a replica that hold `frames` frames already."""
+        if not len(rows):
+            return
+        folder = self.replica(index)
+        try:
+            with open(folder / TRAJECTORY, "r+b" if frames else "wb") as file:
+                out = app.DCDFile(file, topology, 1.0, frames, 1, append=frames > 0)
+                for x in stretch.positions:
+                    out.writeModel(x)
+            append_rows(folder / TORSIONS, stretch.q, frames)
+            append_rows(folder / ENERGIES, rows, frames)
+        except OSError as error:
+            raise self._cannot_write(error) from error
+
+    def append_exchange(self, iteration: int, levels: np.ndarray, exchanged: list[tuple[int, int]]) -> None:
+        """Append one line to the table of exchanges; `exchanged` are pairs of levels."""
+        pairs = " ".join(f"{a}-{b}" for a, b in exchanged)
+        try:
+            with open(self.path / EXCHANGES, "a", encoding="utf-8") as file:
+                file.write(",".join([str(iteration), *map(str, levels.tolist()), pairs]) + "\n")
+        except OSError as error:
+            raise self._cannot_write(error) from error
+
+    def _cannot_write(self, error: OSError) -> OutputError:
+        return OutputError(
+            f"cannot write to {self.path}: {error.strerror or error}; the run can be resumed from its last checkpoint"
+        )
+
+    # ------------------------------------------------------------------ checkpoints
+
+    def save(self, about: dict[str, Any], replicas: list[Checkpoint]) -> None:
+        """Write the checkpoint; it replaces the earlier one when it is complete and on disk."""
+        arrays = {name: np.array([replica[name] for replica in replicas]) for name in _ARRAYS}
+        text = json.dumps({**about, "rng": [replica["rng"] for replica in replicas]})
+        write_npz(self.path / CHECKPOINT, {"about": np.array(text), **arrays})
+
+    def load(self) -> tuple[dict[str, Any], list[Checkpoint]]:
+        """Return what `save` was given."""
+        path = self.path / CHECKPOINT
+        try:
+            with np.load(path, allow_pickle=False) as file:
+                about = json.loads(str(file["about"]))
+                arrays = {name: file[name] for name in _ARRAYS}
+        except FileNotFoundError as error:
+            raise CheckpointError(f"{self.path} holds no run to resume: there is no {CHECKPOINT} in it") from error
+        except (OSError, ValueError, KeyError, EOFError) as error:
+            raise CheckpointError(f"{path} is not a checkpoint of a replica exchange run, or is damaged") from error
+        states = about.pop("rng")
+        replicas = [{**{name: arrays[name][i] for name in _ARRAYS}, "rng": state} for i, state in enumerate(states)]
+        return about, replicas
+
+
+# ---------------------------------------------------------------------------- npy files that grow
+
+
+def append_rows(path: Path, rows: np.ndarray, there: int) -> None:
+    """Append rows to an npy file that holds `there` rows; it can be loaded at any moment."""
+    with open(path, "r+b" if there else "w+b") as file:
+        if not there:
+            file.write(_npy_header(rows, 0))
+        file.seek(0, os.SEEK_END)
+        file.write(np.ascontiguousarray(rows).tobytes())
+        file.flush()
+        file.seek(0)
+        file.write(_npy_header(rows, there + len(rows)))
+
+
+def keep_rows(path: Path, count: int) -> None:
+    """Cut an npy file that `append_rows` wrote back to its first `count` rows; with 0 it is removed."""
+    if count == 0:
+        path.unlink(missing_ok=True)
+        return
+    try:
+        rows = np.load(path, mmap_mode="r", allow_pickle=False)
+    except (OSError, ValueError, EOFError) as error:
+        raise CheckpointError(f"cannot go on with {path}: it is missing or damaged") from error
+    size = _HEADER + count * rows.dtype.itemsize * int(np.prod(rows.shape[1:]))
+    if len(rows) < count or path.stat().st_size < size:
+        raise CheckpointError(f"{path} holds {len(rows)} frames, fewer than the {count} that were written to it")
+    header = _npy_header(rows, count)
+    del rows
+    with open(path, "r+b") as file:
+        file.write(header)
+        file.truncate(size)
+
+
+def _npy_header(rows: np.ndarray, count: int) -> bytes:
+    """Return a header of fixed length for an array like `rows` with `count` rows; format 1.0 of numpy."""
+    about = {
+        "descr": np.lib.format.dtype_to_descr(rows.dtype),
+        "fortran_order": False,
+        "shape": (count, *rows.shape[1:]),
+    }
+    text = repr(about).encode("latin1")
+    room = _HEADER - 10 - len(text) - 1
+    if room < 0:
+        raise ArgumentError(f"the header of an npy file has {len(text)} bytes and only {_HEADER - 11} fit")
+    return np.lib.format.magic(1, 0) + (_HEADER - 10).to_bytes(2, "little") + text + b" " * room + b"\n"

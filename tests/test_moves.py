@@ -1,0 +1,245 @@
+"""Monte Carlo moves one by one: what they sample, what they count, what they refuse."""
+
+from __future__ import annotations
+
+import copy
+import math
+import pickle
+
+import butane
+import numpy as np
+import openmm
+import pytest
+from real_structures import DATA
+from scipy import stats
+
+import peptidyn as ptd
+from peptidyn.ensemble.statistics import statistical_inefficiency
+from peptidyn.errors import ArgumentError, ModelError
+from peptidyn.sampling.tuning import StepTuner
+from peptidyn.sampling.walker import Walker
+from peptidyn.units import BOLTZMANN
+
+T = 600.0
+EDGES = np.linspace(-np.pi, np.pi, 13)
+
+
+def alanine(soft: str = "phi psi", solvent: str = "vacuum"):
+    structure = ptd.load_structure(DATA / "ala1.pdb")
+    system = ptd.make_system(structure.topology, solvent)
+    structure = ptd.Structure.from_openmm(structure.topology, system, structure.positions)
+    return structure, system, ptd.build_tree(structure, soft)
+
+
+def histogram_p_value(torsion: np.ndarray, expected: np.ndarray) -> float:
+    """p-value of chi squared over bins, thinned to independent samples; bins with less than 5 are joined."""
+    parts = (np.cos(torsion), np.sin(torsion), np.cos(2 * torsion), np.cos(3 * torsion))
+    thin = math.ceil(max(map(statistical_inefficiency, parts)))
+    found = np.histogram(torsion[::thin], EDGES)[0]
+    wanted = expected / expected.sum() * found.sum()
+    small = wanted < 5
+    found = np.append(found[~small], found[small].sum())
+    wanted = np.append(wanted[~small], wanted[small].sum())
+    keep = wanted > 0
+    return float(stats.chisquare(found[keep], wanted[keep] * found[keep].sum() / wanted[keep].sum()).pvalue)
+
+
+@pytest.mark.parametrize(
+    ("move", "n"),
+    [(ptd.TorsionMove(turn=120), 8000), (ptd.TorsionalHMC(0.035, 6), 2500)],
+    ids=["TorsionMove", "TorsionalHMC"],
+)
+def test_torsional_moves_sample_the_rigid_law(move, n):
+    """1-D quadrature is the oracle; false-alarm rate 1e-4 per case."""
+    sampler = ptd.GibbsSampler(
+        [copy.copy(move)], butane.make_tree(), butane.make_system(), T, platform="Reference", seed=5
+    )
+    samples = sampler.run(n)
+    assert not sampler.exact
+    assert histogram_p_value(samples.q[:, 0], butane.rigid_law(T, EDGES)) > 1e-4
+    if n > 5000:  # enough to tell the two laws apart
+        assert histogram_p_value(samples.q[:, 0], butane.exact(T, EDGES)["torsion"]) < 1e-4
+
+
+def test_mixing_with_cartesian_moves_samples_the_flexible_law():
+    """Independent weighted draws are the oracle; false-alarm rate 1e-4 for the histogram, 4 sigma for each mean."""
+    sampler = ptd.GibbsSampler(
+        [ptd.TorsionMove(turn=120), ptd.CartesianHMC(0.008, 6)], butane.make_tree(), butane.make_system(), T,
+        platform="Reference", seed=2,
+    )  # fmt: skip
+    sampler.warm_up(200)
+    samples = sampler.run(8000)
+    exact = butane.exact(T, EDGES)
+    assert sampler.exact
+    assert histogram_p_value(samples.q[:, 0], exact["torsion"]) > 1e-4
+    error = samples.energy.std() * math.sqrt(statistical_inefficiency(samples.energy) / len(samples))
+    assert abs(samples.energy.mean() - exact["total"]) < 4 * error
+
+
+def test_rejected_proposals_leave_everything_as_it_was():
+    _, system, tree = alanine()
+    for move in (ptd.TorsionalHMC(1.0, 2), ptd.CartesianHMC(0.05, 20), ptd.TorsionMove(turn=179)):
+        walker = Walker(tree, system, 1.0, platform="Reference", seed=1)  # at 1 K everything large is refused
+        x, energy = walker.positions(), walker.energy()
+        outcomes = [move.apply(walker) for _ in range(10)]
+        assert not all(outcomes)
+        assert move.proposed == 10 and move.accepted == sum(outcomes) and move.acceptance == sum(outcomes) / 10
+        if not any(outcomes):
+            assert np.array_equal(walker.positions(), x) and walker.energy() == energy
+        assert math.isclose(walker.energy_at(walker.positions()), walker.energy(), rel_tol=1e-9)
+
+
+def test_energy_stays_that_of_the_configuration():
+    """Whatever moves do, the stored energy is the energy of the positions, and hard coordinates follow them."""
+    _, system, tree = alanine("phi psi omega angles")
+    walker = Walker(tree, system, T, platform="Reference", seed=3, hydrogen_mass=3.0)
+    moves = [
+        ptd.TorsionalHMC(0.004, 3, friction=2.0),
+        ptd.CartesianHMC(0.001, 5),
+        ptd.TorsionMove(count=2),
+        ptd.PivotMove(),
+    ]
+    for _ in range(15):
+        for move in moves:
+            move.apply(walker)
+            assert math.isclose(walker.energy(), walker.energy_at(walker.positions()), rel_tol=1e-9, abs_tol=1e-7)
+            assert np.abs(walker.mover.positions() - walker.positions()).max() < 1e-12
+    assert all(move.accepted for move in moves[:3])
+
+
+def test_cartesian_moves_give_the_tree_their_geometry():
+    _, system, tree = alanine()
+    walker = Walker(tree, system, T, platform="Reference", seed=1)
+    before = walker.tree
+    assert any(ptd.CartesianHMC(0.001, 10).apply(walker) for _ in range(5))
+    after = walker.tree
+    assert after.coordinates == before.coordinates and np.array_equal(after.parent, before.parent)
+    assert np.abs(after.positions(after.reference) - walker.positions()).max() < 1e-12
+    assert np.abs(after.local - before.local).max() > 1e-4
+
+
+def test_kept_momenta_are_drawn_anew_after_another_move():
+    """Momenta belong to the mass matrix of one geometry; partly kept ones must not outlive it."""
+    _, system, tree = alanine()
+    walker = Walker(tree, system, T, platform="Reference", seed=1)
+    torsional = ptd.TorsionalHMC(0.004, 2, friction=0.1)
+    torsional.apply(walker)
+    assert walker.momenta_valid
+    while not ptd.CartesianHMC(0.0005, 5).apply(walker):
+        pass
+    assert walker.mover is not None and not walker.momenta_valid
+
+
+def test_checkpoints_continue_bit_for_bit():
+    _, system, tree = alanine("phi psi angles")
+    moves = [ptd.TorsionalHMC(0.004, 3, friction=1.0), ptd.CartesianHMC(0.001, 5), ptd.TorsionMove()]
+
+    def go(walker, n):
+        own = [copy.copy(move) for move in moves]
+        for _ in range(n):
+            for move in own:
+                move.apply(walker)
+        return walker.checkpoint()
+
+    first = Walker(tree, system, T, platform="Reference", seed=4)
+    saved = go(first, 4)
+    first.restore(saved)
+    one = go(first, 4)
+    other = Walker(tree, system, T, platform="Reference", seed=99)
+    other.restore(pickle.loads(pickle.dumps(saved)))
+    two = go(other, 4)
+    for name in one:
+        assert np.array_equal(one[name], two[name]) if name != "rng" else one[name] == two[name], name
+
+
+def test_langevin_is_refused_with_the_reason():
+    _, system, tree = alanine()
+    langevin = ptd.TorsionLangevinIntegrator(tree, T, 1.0, 0.004), openmm.LangevinMiddleIntegrator(T, 1.0, 0.002)
+    for integrator in langevin:
+        with pytest.raises(ArgumentError, match="has no Metropolis step"):
+            ptd.GibbsSampler([ptd.TorsionalHMC(), integrator], tree, system, T)
+
+
+def test_bad_arguments_are_named():
+    structure, system, tree = alanine()
+    with pytest.raises(ArgumentError, match="it has phi, psi"):
+        ptd.GibbsSampler([ptd.TorsionMove(["chi1"])], tree, system, T, platform="Reference").run(1)
+    with pytest.raises(ArgumentError, match="is a class"):
+        ptd.GibbsSampler([ptd.PivotMove], tree, system, T)
+    with pytest.raises(ArgumentError, match="no moves"):
+        ptd.GibbsSampler([], tree, system, T)
+    twice = ptd.PivotMove()
+    with pytest.raises(ArgumentError, match="stands twice"):
+        ptd.GibbsSampler([twice, twice], tree, system, T)
+    with pytest.raises(ArgumentError, match="expected 1 or more"):
+        ptd.TorsionalHMC(steps=0)
+    with pytest.raises(ArgumentError, match="positive"):
+        ptd.CartesianHMC(timestep=-1)
+    constrained = ptd.make_system(structure.topology, "vacuum")
+    constrained.addConstraint(0, 1, 0.1)
+    with pytest.raises(ModelError, match="constraints"):
+        ptd.GibbsSampler([ptd.CartesianHMC()], tree, constrained, T)
+    crushed = structure.positions.copy()
+    crushed[1] = crushed[0]
+    with pytest.raises(Exception, match="minimise"):
+        ptd.GibbsSampler([ptd.CartesianHMC()], tree, system, T, positions=crushed, platform="Reference")
+
+
+def test_tuning_finds_the_wanted_acceptance_and_is_recorded():
+    rng = np.random.default_rng(0)
+    tuner, step = StepTuner(1.0, 0.7), 1.0
+    for _ in range(2000):  # acceptance exp(-step): 0.7 at step 0.357
+        step = tuner.update(rng.random() < math.exp(-step))
+    assert abs(tuner.final + math.log(0.7)) < 0.05
+    assert len(tuner.steps) == len(tuner.outcomes) == 2000
+    capped = StepTuner(1.0, 0.1, largest=2.0)
+    for _ in range(50):
+        assert capped.update(True) <= 2.0
+
+
+def test_warm_up_freezes_steps_and_reports():
+    sampler = ptd.GibbsSampler(
+        [ptd.TorsionMove(turn=5), ptd.CartesianHMC(0.001, 5)], butane.make_tree(), butane.make_system(), T,
+        platform="Reference", seed=1,
+    )  # fmt: skip
+    record = sampler.warm_up(300)
+    steps = [move.step for move in sampler.moves]
+    assert steps == record.frozen and steps[0] > np.deg2rad(5) and steps[1] > 0.001
+    assert [len(t.steps) for t in record.tuners] == [300, 300]
+    samples = sampler.run(600)
+    assert [move.step for move in sampler.moves] == steps
+    for move, target in zip(sampler.records(), (0.4, 0.85), strict=True):
+        at_limit = move.step > 0.9 * np.pi and move.unit == "rad"
+        assert abs(move.acceptance - target) < 0.15 or (at_limit and move.acceptance > target)
+        assert move.proposed == 600 and move.force_calls >= 600 and move.seconds > 0
+        assert move.autocorrelation >= 1 and move.effective_per_second > 0
+    assert samples.effective_samples <= 600
+    text = sampler.report()
+    assert "CartesianHMC" in text and "independent" in text
+
+
+def test_same_seed_same_samples():
+    def sample(seed):
+        moves = [ptd.TorsionMove(), ptd.CartesianHMC(0.004, 3)]
+        sampler = ptd.GibbsSampler(moves, butane.make_tree(), butane.make_system(), T, platform="Reference", seed=seed)
+        return sampler.run(20).energy
+
+    assert np.array_equal(sample(1), sample(1)) and not np.array_equal(sample(1), sample(2))
+
+
+def test_centre_of_mass_remover_does_not_act_within_trajectories():
+    """It would change momenta, and the trajectory could not be run backwards."""
+    system = butane.make_system()
+    system.addForce(openmm.CMMotionRemover(1))
+    walker = Walker(butane.make_tree(), system, T, platform="Reference", seed=1)
+    assert not any(isinstance(f, openmm.CMMotionRemover) for f in walker.context.getSystem().getForces())
+    assert any(isinstance(f, openmm.CMMotionRemover) for f in system.getForces())
+
+
+def test_hydrogen_mass_changes_speed_but_not_energy():
+    _, system, tree = alanine()
+    light = Walker(tree, system, T, platform="Reference", seed=1)
+    heavy = Walker(tree, system, T, platform="Reference", seed=1, hydrogen_mass=3.0)
+    assert heavy.energy() == pytest.approx(light.energy(), rel=1e-12)
+    assert heavy.masses.sum() == pytest.approx(light.masses.sum()) and heavy.masses.min() == pytest.approx(3.0)
+    assert heavy.kT == BOLTZMANN * T

@@ -1,0 +1,98 @@
+"""What `peptidyn run` makes of a file before it simulates: waters, boxes, ions, molecules it cannot describe."""
+
+from __future__ import annotations
+
+import json
+
+import mdtraj
+import numpy as np
+import pytest
+from conftest import DATA, OPENMM_DATA
+
+import peptidyn as ptd
+from peptidyn.cli import main
+from peptidyn.engine.preparation import find_waters, make_molecules_whole, prepare_structure
+from peptidyn.engine.run_settings import RunSettings
+from peptidyn.errors import ArgumentError
+from peptidyn.units import plain_array
+
+ALA1 = DATA / "ala1.pdb"
+
+
+def note(structure, kind):
+    (found,) = structure.notes_of(kind)
+    return found.text
+
+
+def test_a_box_of_water_is_added():
+    settings = {"file": str(ALA1), "solvent": "tip3p", "padding": 0.7, "ions": 0.5, "cutoff": 0.8, "seed": 3}
+    once, again = (prepare_structure(RunSettings(**settings)) for _ in range(2))
+    side = plain_array(once.topology.getPeriodicBoxVectors())[0, 0]
+    peptide = ptd.load_structure(ALA1)
+    spread = np.linalg.norm(peptide.positions - peptide.positions.mean(axis=0), axis=1).max()
+    assert side == pytest.approx(2 * spread + 1.4, abs=0.1)
+    names = once.atoms.residue_name
+    waters, ions = int((names == "HOH").sum()), int(np.isin(names, ["NA", "CL"]).sum())
+    assert waters + ions == pytest.approx(33 * side**3, rel=0.1) and ions == 2 * round(0.5 * waters / 55.4)
+    assert f"{waters} waters and {ions} ions added" in note(once, "solvent")
+    assert np.array_equal(once.positions, again.positions)  # ions are placed by the seed
+    assert np.allclose(np.diff(once.positions[:22], axis=0), np.diff(peptide.positions, axis=0))
+
+
+def test_a_full_box_is_used_and_a_crystal_is_not():
+    file = str(OPENMM_DATA / "test.pdb")  # villin in water
+    own = prepare_structure(RunSettings(file=file, solvent="tip3p"))
+    assert "the box of the file is used" in note(own, "solvent")
+    assert own.n_atoms == ptd.load_structure(file).n_atoms
+    dry = prepare_structure(RunSettings(file=file, solvent="tip3p", select="protein", padding=0.3))
+    assert "added in a cubic box" in note(dry, "solvent") and "of the file kept" not in note(dry, "solvent")
+
+
+def test_broken_molecules_are_made_whole():
+    whole = prepare_structure(RunSettings(file=str(ALA1), solvent="tip3p", padding=0.4))
+    box = np.diag(plain_array(whole.topology.getPeriodicBoxVectors()))
+    assert make_molecules_whole(whole) is whole
+    broken = whole.with_positions((whole.positions + 0.3) % box)
+    mended = make_molecules_whole(broken)
+    assert "moved to another periodic image" in note(mended, "box")
+    bonds = whole.atoms.bonds
+    lengths = [np.linalg.norm(x[bonds[:, 0]] - x[bonds[:, 1]], axis=1) for x in (whole.positions, mended.positions)]
+    assert np.allclose(*lengths)
+
+
+def test_refusals():
+    with pytest.raises(ArgumentError, match="belong to a box of water"):
+        RunSettings(solvent="obc2", padding=1.0)
+    with pytest.raises(ArgumentError, match="has no water 'opc3'"):
+        prepare_structure(RunSettings(file=str(ALA1), solvent="opc3", forcefield="charmm36"))
+
+
+@pytest.mark.parametrize("solvent", ["obc2", "tip3p"])
+def test_a_ligand_without_parameters_leaves_no_folder(capsys, tmp_path, solvent):
+    ligand = "HETATM   40  C1  LIG B   7       9.000   9.000   9.000  1.00  0.00           C\n"
+    text = [line for line in ALA1.read_text().splitlines(keepends=True) if not line.startswith("END")]
+    (tmp_path / "x.pdb").write_text("".join(text) + ligand + "END\n")
+    assert main(["run", str(tmp_path / "x.pdb"), "--solvent", solvent, "-o", str(tmp_path / "out")]) == 2
+    err = capsys.readouterr().err
+    assert "no parameters for LIG 7 of chain B" in err and "--select protein" in err and err.count("\n") == 1
+    assert not (tmp_path / "out").exists()
+
+
+def test_explicit_water_from_the_command_line(capsys, tmp_path):
+    """Waters are rigid, with the geometry of their model, in every frame; the run goes on from its checkpoint."""
+    folder = tmp_path / "x"
+    options = ["--solvent", "tip3p", "--padding", "0.4", "--cutoff", "0.8", "--equilibrate", "20fs", "--report", "5"]
+    assert main(["run", str(ALA1), *options, "--steps", "10", "--trajectory", "xtc", "-o", str(folder)]) == 0
+    out = capsys.readouterr().out
+    assert "waters and 0 ions added in a cubic box" in out and "4 fs" in out and "torsion terms lie inside" in out
+    assert main(["run", "--resume", "--steps", "20", "-q", "-o", str(folder)]) == 0
+    summary = json.loads((folder / "summary.json").read_text())
+    assert summary["frames"] == 4 and summary["complete"]
+    trajectory = mdtraj.load(folder / "trajectory.xtc", top=folder / "topology.pdb")
+    assert trajectory.n_frames == 4 and trajectory.time.tolist() == pytest.approx([0.02, 0.04, 0.06, 0.08])
+    structure = ptd.load_structure(folder / "topology.pdb")
+    water = np.flatnonzero(find_waters(structure))
+    assert len(water) > 300
+    oxygen = water[structure.atoms.element[water] == "O"]
+    arms = mdtraj.compute_distances(trajectory, np.stack([oxygen, oxygen + 1], axis=1), periodic=False)
+    assert np.abs(arms - 0.09572).max() < 2e-3  # XTC holds 0.001 nm per coordinate
