@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from importlib.metadata import version
 
 from peptidyn._version import __version__
-from peptidyn.cli import bench, build, completion, fixman, inspect, report, run
+from peptidyn.cli import bench, build, completion, exchange, fixman, inspect, report, run
 from peptidyn.cli.terminal import paint
 from peptidyn.errors import PeptidynError
 
@@ -25,6 +25,7 @@ _EPILOG = """examples:
   peptidyn run
   peptidyn run protein.pdb --time 1ns --preset angles -o protein-run
   peptidyn report protein-run
+  peptidyn exchange protein.pdb --replicas 8 --tmin 280 --tmax 500
   peptidyn inspect data/all20.pdb
   peptidyn inspect 1abc.cif.gz --add-hydrogens --soft "phi psi chi omega angles"
   peptidyn build AAAAAAAAAA --phi -57 --psi -47 -o helix.pdb
@@ -33,7 +34,7 @@ _EPILOG = """examples:
   peptidyn bench solvers -o bench
 """
 
-COMMANDS = (run, report, inspect, build, fixman, bench, completion)
+COMMANDS = (run, exchange, report, inspect, build, fixman, bench, completion)
 """Modules of this package with one command each: `add_command` adds its parser, in the order of --help."""
 
 

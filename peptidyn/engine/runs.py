@@ -174,8 +174,8 @@ def _describe(settings: RunSettings, tree: TreeModel) -> str:
     bends = f", {tree.n_bends} bends" if tree.n_bends else ""
     molecules = f" in {tree.n_molecules} molecules" if tree.n_molecules > 1 else ""
     return (
-        f"{run_name(settings)}: {tree.n_atoms} atoms{molecules}, {tree.n_torsions} torsions{bends}, {tree.n_dof} degrees "
-        f"of freedom; {settings.ensemble}, {1e3 * settings.timestep_ps:g} fs, {settings.temperature:g} K, "
+        f"{run_name(settings)}: {tree.n_atoms} atoms{molecules}, {tree.n_torsions} torsions{bends}, {tree.n_dof} "
+        f"degrees of freedom; {settings.ensemble}, {1e3 * settings.timestep_ps:g} fs, {settings.temperature:g} K, "
         f"{settings.solvent}, {settings.forcefield}"
     )
 

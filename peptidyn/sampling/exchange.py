@@ -101,13 +101,17 @@ class ReplicaExchange:
         Steps of the moves at every temperature.
     attempted, accepted : (n_replicas - 1,) int
         Exchanges between neighbouring temperatures.
+    frames : int
+        Of every replica so far.
+    tuned : bool
+        Whether a warm-up is done.
     """
 
     def __init__(
         self,
         tree: TreeModel,
         system: Any,
-        temperatures: Sequence[Any],
+        temperatures: Sequence[Any] | np.ndarray,
         *,
         moves: Sequence[Move] | None = None,
         sweeps: int = 10,
@@ -146,6 +150,7 @@ class ReplicaExchange:
         self.accepted = np.zeros(n - 1, dtype=np.int64)
         self.move_counts = np.zeros((n, len(chosen), 3), dtype=np.int64)
         self.frames = 0
+        self.tuned = False
         self._walk: list[np.ndarray] = []
         self._memory: list[list[tuple[np.ndarray, np.ndarray]]] = [[] for _ in range(n)]
         self._topology = topology
@@ -207,6 +212,7 @@ class ReplicaExchange:
         for k, (r, (checkpoint, tuners)) in enumerate(zip(order, outcomes, strict=True)):
             self.replicas[r] = checkpoint
             self.steps[k] = [tuner.final for tuner in tuners]
+        self.tuned = True
         if self.folder is not None:
             self._save()
         return [tuners for _, tuners in outcomes]
@@ -357,6 +363,7 @@ class ReplicaExchange:
             "move_counts": self.move_counts.tolist(),
             "frames": self.frames,
             "iterations": self.iterations,
+            "tuned": self.tuned,
         }
         self.folder.save(about, self.replicas)
 
@@ -376,7 +383,7 @@ class ReplicaExchange:
         self.steps = np.array(about["steps"])
         self.attempted, self.accepted = np.array(about["attempted"]), np.array(about["accepted"])
         self.move_counts = np.array(about["move_counts"])
-        self.frames = about["frames"]
+        self.frames, self.tuned = about["frames"], about["tuned"]
         self.folder.cut_back(about["iterations"], self.frames)
         self._walk = list(self.folder.read_walk())
 

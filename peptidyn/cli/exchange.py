@@ -1,0 +1,111 @@
+"""`peptidyn exchange`: replica exchange of a structure, on this machine or a dask cluster."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+from peptidyn.cli.options import examples
+from peptidyn.errors import ArgumentError, MissingDependencyError
+
+
+def add_command(commands: argparse._SubParsersAction) -> None:
+    """Add the command to the parser."""
+    p = commands.add_parser(
+        "exchange",
+        help="replica exchange in temperature, on one machine or a cluster",
+        description="Run copies of a structure at a ladder of temperatures that exchange places. Every replica has a "
+        "trajectory and torsions of its own, which can be read while the run goes on; a killed run is continued with "
+        "--resume. Replicas run on processes of this machine, or on the workers of a dask scheduler.",
+        **examples(
+            "peptidyn exchange protein.pdb --replicas 8 --tmin 280 --tmax 500",
+            "peptidyn exchange protein.pdb --exact --workers 4 -o exact",
+            "peptidyn exchange protein.pdb --scheduler tcp://node1:8786 -o cluster",
+            "peptidyn exchange --resume -o cluster --iterations 1000",
+        ),
+    )
+    p.add_argument("file", metavar="FILE", nargs="?", help="PDB or mmCIF file, plain or .gz (default: built, Ala10)")
+    p.add_argument("-o", "--output", metavar="FOLDER", help="folder to write (default: named after FILE)")
+    p.add_argument("--resume", action="store_true", help="continue the run in FOLDER, perhaps with more --iterations")
+    p.add_argument("--overwrite", action="store_true", help="replace an earlier run in FOLDER")
+    p.add_argument("-q", "--quiet", action="store_true", help="no progress, no report of the stages")
+    w = p.add_argument_group("where replicas run")
+    w.add_argument("--workers", type=int, metavar="N", help="processes on this machine (default: 1, in this process)")
+    w.add_argument("--scheduler", metavar="ADDRESS", help="dask scheduler, e.g. tcp://node1:8786; its workers are used")
+    e = p.add_argument_group("exchange")
+    e.add_argument("--replicas", type=int, metavar="N", help="temperatures, one replica each (default: 8)")
+    e.add_argument("--tmin", type=float, metavar="K", help="lowest temperature (default: 280)")
+    e.add_argument("--tmax", type=float, metavar="K", help="highest temperature (default: 500)")
+    e.add_argument("--iterations", type=int, metavar="N", help="stretches, each followed by exchanges (default: 200)")
+    e.add_argument("--interval", type=int, metavar="STEPS", help="time steps of a stretch, about (default: 100)")
+    e.add_argument(
+        "--exact",
+        action="store_true",
+        default=None,
+        help="mix Cartesian moves in: samples the flexible force field, not the rigid model",
+    )
+    e.add_argument("--warm-up", type=int, metavar="N", help="trajectories to tune time steps in (default: 40; 0: none)")
+    s = p.add_argument_group("settings, as in peptidyn run")
+    s.add_argument("--timestep", type=float, metavar="FS", help="where tuning starts (default: 8; 4 with soft angles)")
+    s.add_argument("--friction", type=float, metavar="1/PS", help="how fast momenta are renewed (default: 1)")
+    s.add_argument("--preset", metavar="NAME", help="soft set: torsions (default), or angles, better for populations")
+    s.add_argument("--soft", metavar="WORDS", help="soft coordinates, instead of --preset")
+    s.add_argument("--rigid", action="append", metavar="SELECTION", help="MDTraj selection to freeze into one body")
+    s.add_argument("--select", metavar="SELECTION", help="MDTraj selection of the atoms to simulate (default: all)")
+    s.add_argument("--hydrogen-mass", type=float, metavar="DA", help="repartition masses: hydrogens get this one")
+    s.add_argument("--solvent", metavar="NAME", help="obc2 (default), gbn2, vacuum, or a water model")
+    s.add_argument("--forcefield", metavar="NAME", help="amber14 (default), others, or files of OpenMM")
+    s.add_argument("--pH", type=float, help="protonation of hydrogens that are added (default: 7)")
+    s.add_argument("--platform", metavar="NAME", help="OpenMM platform (default: the fastest)")
+    s.add_argument("--threads", type=int, metavar="N", help="threads of the CPU platform, per replica")
+    s.add_argument("--seed", type=int, metavar="N", help="of the random numbers (default: drawn, and recorded)")
+    s.add_argument("--no-relax", dest="relax", action="store_false", default=None, help="keep the geometry of FILE")
+    p.set_defaults(run=exchange_command)
+
+
+_SETTINGS = (
+    "file", "replicas", "tmin", "tmax", "iterations", "interval", "exact", "warm_up", "timestep", "friction", "preset",
+    "soft", "rigid", "select", "hydrogen_mass", "solvent", "forcefield", "pH", "platform", "threads", "seed", "relax",
+)  # fmt: skip
+
+
+def exchange_command(options: argparse.Namespace) -> int:
+    """Run the command; return the exit status."""
+    from peptidyn.analysis.exchange_plots import plot_exchange
+    from peptidyn.sampling.backends import connect
+    from peptidyn.sampling.exchange_runs import run_exchange
+
+    def say(text: str) -> None:
+        if not options.quiet:
+            print(text, flush=True)
+
+    if options.scheduler and options.workers:
+        raise ArgumentError("the scheduler has its own workers; give --scheduler or --workers")
+    client = connect(options.scheduler) if options.scheduler else None
+    try:
+        result = run_exchange(
+            {name: value for name in _SETTINGS if (value := getattr(options, name)) is not None},
+            folder=options.output,
+            resume=options.resume,
+            overwrite=options.overwrite,
+            backend=client or ("processes" if (options.workers or 1) > 1 else "serial"),
+            workers=options.workers,
+            progress=not options.quiet,
+            say=say,
+        )
+    finally:
+        if client is not None:
+            client.close()
+    done = f"{result.summary['iterations']} iterations in {result.folder}"
+    if result.interrupted:
+        print(f"peptidyn: interrupted after {done}; continue with --resume -o {result.folder}", file=sys.stderr)
+        return 130
+    try:
+        plot_exchange(result.folder)
+    except MissingDependencyError as error:
+        say(f"note: no pictures were drawn: {error}")
+    rates = [f"{rate:.2f}" for rate in result.summary["exchange_acceptance"] if rate is not None]
+    trips = sum(result.summary["round_trips"])
+    say(f"exchanges accepted, from the lowest pair up: {' '.join(rates)}; {trips} round trips")
+    say(f"done: {done}")
+    return 0
