@@ -29,59 +29,6 @@ def simulate(structure, integrator, system=None):
     return simulation
 
 
-@pytest.fixture(scope="module")
-def cystine():
-    """A peptide with side chains, a proline and a disulfide that closes a loop across the chain."""
-    structure = ptd.build_peptide("ACPWKCA", phi=-120, psi=130)
-    return structure
-
-
-SYSTEMS = {
-    "ala10": ("phi psi chi methyl", lambda: load(DATA / "ala10-helix.pdb")),
-    "mixed": ("phi psi chi polar", lambda: ptd.build_peptide("APWK")),
-    "angles": ("phi psi omega angles", lambda: load(DATA / "ala3.pdb")),
-}
-
-
-@pytest.mark.parametrize("name", SYSTEMS)
-def test_second_order_in_the_step(name):
-    soft, make = SYSTEMS[name]
-    structure = make()
-    tree = ptd.build_tree(structure, soft)
-    errors = []
-    for h in (0.002, 0.001, 0.0005):
-        integrator = ptd.TorsionVerletIntegrator(tree, h)
-        simulation = simulate(structure, integrator)
-        integrator.rng = np.random.default_rng(0)
-        integrator.set_velocities_to_temperature(100)
-        before = integrator.total_energy()
-        worst = 0.0
-        for _ in range(8):
-            simulation.step(round(0.004 / h))
-            worst = max(worst, abs(integrator.total_energy() - before))
-        errors.append(worst)
-    orders = -np.diff(np.log2(errors))
-    assert np.abs(orders - 2.0).max() < 0.1, errors
-
-
-@pytest.mark.parametrize("name", SYSTEMS)
-def test_reversible(name):
-    soft, make = SYSTEMS[name]
-    structure = make()
-    tree = ptd.build_tree(structure, soft)
-    integrator = ptd.TorsionVerletIntegrator(tree, 0.002)
-    simulation = simulate(structure, integrator)
-    integrator.rng = np.random.default_rng(1)
-    integrator.set_velocities_to_temperature(300)
-    start = integrator.mover.save()
-    for _ in range(2):
-        simulation.step(50)
-        integrator.mover.momentum *= -1.0
-        simulation.context.setVelocities(integrator.mover.atom_velocities())
-    assert np.abs(integrator.mover.q - start[0]).max() < 1e-9
-    assert np.abs(integrator.mover.momentum - start[3]).max() < 1e-7 * np.abs(start[3]).max()
-
-
 def test_stock_simulation_with_stock_reporters(tmp_path):
     structure = load(DATA / "ala3.pdb")
     tree = ptd.build_tree(structure, "phi psi methyl")
@@ -162,25 +109,6 @@ def test_moved_context_is_read_again_or_refused():
     simulation.context.setPositions(broken)
     with pytest.raises(ModelError, match="peptide plane ALA 3 - ALA 4"):
         simulation.step(1)
-
-
-def test_disulfide_is_held_by_the_force_field(cystine):
-    """The S-S bond is no part of the tree, but its force acts: total energy is conserved with it."""
-    topology = cystine.topology
-    sulfur = [a for a in topology.atoms() if a.name == "SG"]
-    modeller = app.Modeller(topology, cystine.positions * unit.nanometer)
-    modeller.delete([a for a in topology.atoms() if a.name == "HG" and a.residue.name == "CYS"])
-    pair = [a for a in modeller.topology.atoms() if a.name == "SG"]
-    modeller.topology.addBond(*pair)
-    system = app.ForceField("amber14-all.xml").createSystem(modeller.topology, constraints=None)
-    structure = ptd.Structure.from_openmm(modeller.topology, system, modeller.positions)
-    tree = ptd.build_tree(structure)
-    assert len(tree.cut_bonds) == 1 and len(sulfur) == 2
-    integrator = ptd.TorsionVerletIntegrator(tree, 0.0001)
-    simulation = simulate(structure, integrator, system)
-    before = integrator.total_energy()  # far from closed: a long spring
-    simulation.step(100)
-    assert abs(integrator.total_energy() - before) < 1e-4 * abs(before)
 
 
 def test_explicit_water_with_pme():

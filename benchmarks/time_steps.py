@@ -1,0 +1,140 @@
+"""How large may the time step be? Energy drift (NVE) and GHMC acceptance over step sizes and soft sets.
+
+    python benchmarks/time_steps.py --steps 4,8 --preset angles            # capped decaalanine
+    python benchmarks/time_steps.py data/ala1.pdb --soft "phi psi methyl" --steps 4,8
+    python benchmarks/time_steps.py 1l2y.pdb --steps 8,12,16,20 --time 400ps
+
+The structure is prepared as by `peptidyn run` (hydrogens, relaxed geometry, native OBC2), warmed up for 5 ps at 300 K,
+and every row starts from there. The drift is the slope of the total energy over --time, its error that of the fit
+with the correlation of the residuals counted. The tables of docs/timestep.md are made by this script.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+
+import numpy as np
+
+from peptidyn.engine.preparation import prepare_structure
+from peptidyn.engine.run_settings import parse_time, resolve_settings
+from peptidyn.engine.runs import RunModel, make_model
+from peptidyn.engine.simulation import TorsionSimulation
+from peptidyn.engine.torsion_integrators import StepError, TorsionGHMCIntegrator, TorsionVerletIntegrator
+from peptidyn.ensemble.statistics import statistical_inefficiency
+from peptidyn.errors import PeptidynError
+from peptidyn.units import BOLTZMANN
+
+TEMPERATURE = 300.0
+WARM_UP = 5.0
+"""ps."""
+
+SAMPLE = 5
+"""Steps between two energies of a drift measurement."""
+
+LIMIT = 0.01
+"""kT per degree of freedom per ns: the drift below which a step size passes."""
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("file", metavar="FILE", nargs="?", help="structure (default: capped decaalanine)")
+    parser.add_argument("--steps", default="4,8", metavar="FS,FS,...", help="time steps in fs (default: 4,8)")
+    parser.add_argument("--preset", metavar="NAME", help="torsions (default) or angles")
+    parser.add_argument("--soft", metavar="WORDS", help="soft coordinates, instead of --preset")
+    parser.add_argument("--hydrogen-mass", type=float, metavar="DA", help="repartition masses")
+    parser.add_argument("--time", default="200ps", help="length of every drift measurement (default: 200ps)")
+    parser.add_argument("--proposals", type=int, default=4000, help="of every acceptance measurement (default: 4000)")
+    parser.add_argument("--threads", type=int, default=2, help="of the CPU platform (default: 2)")
+    parser.add_argument("--seed", type=int, default=1)
+    options = parser.parse_args()
+    given = {name: getattr(options, name) for name in ("file", "preset", "soft", "hydrogen_mass", "threads", "seed")}
+    settings = resolve_settings({name: value for name, value in given.items() if value is not None})
+    length = parse_time("--time", options.time)
+    try:
+        model = make_model(settings, prepare_structure(settings))
+        geometry, start = warm_up(model)
+    except PeptidynError as error:
+        print(f"time_steps: {error}", file=sys.stderr)
+        return 2
+    tree = model.tree
+    print(f"{tree}, soft: {settings.soft_words}")
+    print("| step (fs) | drift (kJ/mol/ns) | drift (kT/dof/ns) | energy spread (kJ/mol) | GHMC acceptance | seconds |")
+    print("|---:|---:|---:|---:|---:|---:|")
+    passed = 0.0
+    for step in [float(part) for part in options.steps.split(",")]:
+        begin = time.perf_counter()
+        row = drift_row(model, geometry, start, 1e-3 * step, length)
+        if row is None:
+            print(f"| {step:g} | not stable | | | | |", flush=True)
+            continue
+        slope, error, spread = row
+        unit = BOLTZMANN * TEMPERATURE * tree.n_dof
+        if abs(slope) / unit < LIMIT:
+            passed = max(passed, step)
+        accepted = acceptance(model, geometry, start, 1e-3 * step, options.proposals)
+        print(
+            f"| {step:g} | {slope:+.2f} ± {error:.2f} | {slope / unit:+.4f} ± {error / unit:.4f} | {spread:.2f} | "
+            f"{accepted:.3f} | {time.perf_counter() - begin:.0f} |",
+            flush=True,
+        )
+    print(f"largest step here with a drift below {LIMIT} kT per degree of freedom per ns: {passed:g} fs")
+    return 0
+
+
+def warm_up(model: RunModel) -> tuple[np.ndarray, object]:
+    """Return the relaxed reference geometry and a Context state at 300 K."""
+    simulation = model.simulation()
+    simulation.relax_geometry(max_iterations=1000)
+    geometry = simulation.reference_geometry
+    assert geometry is not None
+    simulation.minimize_torsions(10.0, 200)
+    simulation.set_velocities_to_temperature(TEMPERATURE)
+    simulation.integrator.setStepSize(0.002)
+    simulation.step(round(WARM_UP / 0.002))
+    return geometry, simulation.context.getState(positions=True, velocities=True)
+
+
+def _simulation(model: RunModel, geometry: np.ndarray, start: object, integrator: object) -> TorsionSimulation:
+    system, topology = model.system, model.structure.topology
+    simulation = TorsionSimulation(topology, system, integrator, "CPU", {"Threads": str(model.settings.threads)})
+    simulation.use_geometry(geometry)
+    simulation.context.setState(start)
+    return simulation
+
+
+def drift_row(
+    model: RunModel, geometry: np.ndarray, start: object, timestep: float, length: float
+) -> tuple[float, float, float] | None:
+    """Return slope and error (kJ/mol/ns) and spread (kJ/mol) of the total energy; None if a step failed."""
+    tree = model.tree.with_geometry(geometry)
+    integrator = TorsionVerletIntegrator(tree, timestep, hydrogen_mass=model.settings.hydrogen_mass)
+    simulation = _simulation(model, geometry, start, integrator)
+    energies = np.empty(round(length / timestep / SAMPLE))
+    try:
+        for i in range(len(energies)):
+            simulation.step(SAMPLE)
+            energies[i] = integrator.total_energy()
+    except StepError:
+        return None
+    time_ns = 1e-3 * timestep * SAMPLE * np.arange(len(energies))
+    slope, level = np.polyfit(time_ns, energies, 1)
+    rest = energies - level - slope * time_ns
+    error = rest.std() * np.sqrt(12 * statistical_inefficiency(rest) / len(rest)) / time_ns[-1]
+    return float(slope), float(error), float(rest.std())
+
+
+def acceptance(model: RunModel, geometry: np.ndarray, start: object, timestep: float, proposals: int) -> float:
+    """Return the part of GHMC proposals (one step each, friction 1/ps, with U_F) that is accepted."""
+    tree = model.tree.with_geometry(geometry)
+    integrator = TorsionGHMCIntegrator(
+        tree, TEMPERATURE, 1.0, timestep, seed=2, hydrogen_mass=model.settings.hydrogen_mass
+    )
+    simulation = _simulation(model, geometry, start, integrator)
+    simulation.step(proposals)
+    return integrator.acceptance
+
+
+if __name__ == "__main__":
+    sys.exit(main())
