@@ -7,6 +7,7 @@ coordinates and base poses, with the misfit of its most deformed rigid unit.
 from __future__ import annotations
 
 import gzip
+import math
 import os
 import warnings
 from collections.abc import Iterator
@@ -19,6 +20,7 @@ from numba import njit, prange
 
 from peptidyn.errors import ArgumentError, SelectionError, TrajectoryError
 from peptidyn.io.quiet import quiet_readers
+from peptidyn.model.checks import all_finite
 from peptidyn.model.fitting import FrameFits, fit_frames
 from peptidyn.model.state import State
 from peptidyn.model.tree import TreeModel
@@ -165,9 +167,8 @@ class TrajectoryReader:
             ) from error
 
     def _check_finite(self, xyz: np.ndarray, index: np.ndarray) -> None:
-        bad = ~np.isfinite(xyz).all(axis=2)
-        if bad.any():
-            frame, atom = np.argwhere(bad)[0]
+        if not all_finite(xyz):
+            frame, atom = np.argwhere(~np.isfinite(xyz).all(axis=2))[0]
             raise TrajectoryError(
                 f"frame {index[frame]} of {self.path}: the coordinates of {self.tree.atoms.label(int(atom))} are not "
                 "finite numbers"
@@ -175,9 +176,8 @@ class TrajectoryReader:
 
     def _check_bonds(self, xyz: np.ndarray, index: np.ndarray, has_box: bool) -> None:
         bonds = self.tree.atoms.bonds
-        length = np.linalg.norm(xyz[:, bonds[:, 0]] - xyz[:, bonds[:, 1]], axis=2)
-        if length.size and length.max() > LONGEST_BOND:
-            frame, bond = np.unravel_index(int(length.argmax()), length.shape)
+        length, frame, bond = _longest_bond(xyz, bonds)
+        if length > LONGEST_BOND:
             i, j = bonds[bond].tolist()
             fix = (
                 "topology and trajectory do not list the same atoms in the same order"
@@ -187,7 +187,7 @@ class TrajectoryReader:
             )
             raise TrajectoryError(
                 f"frame {index[frame]} of {self.path}: the bond between {self.tree.atoms.label(i)} and "
-                f"{self.tree.atoms.label(j)} is {length[frame, bond]:.2f} nm long; {fix}"
+                f"{self.tree.atoms.label(j)} is {length:.2f} nm long; {fix}"
             )
 
 
@@ -424,6 +424,20 @@ def _spanning_order(tree: TreeModel) -> tuple[np.ndarray, np.ndarray]:
                     order.append(other)
                     source.append(atom)
     return np.array(order, dtype=np.int64), np.array(source, dtype=np.int64)
+
+
+@njit(cache=True)
+def _longest_bond(xyz, bonds):
+    """Return the length (nm) of the longest bond of all frames, its frame and its place in `bonds` (n, 2)."""
+    longest, frame, bond = 0.0, 0, 0
+    for f in range(len(xyz)):
+        for n in range(len(bonds)):
+            i, j = bonds[n, 0], bonds[n, 1]
+            dx, dy, dz = xyz[f, i, 0] - xyz[f, j, 0], xyz[f, i, 1] - xyz[f, j, 1], xyz[f, i, 2] - xyz[f, j, 2]
+            square = dx * dx + dy * dy + dz * dz
+            if square > longest:
+                longest, frame, bond = square, f, n
+    return math.sqrt(longest), frame, bond
 
 
 @njit(cache=True, parallel=True)

@@ -1,6 +1,7 @@
-"""Positions -> state: measured soft coordinates, superposed molecules, and the misfit of every rigid unit.
+"""Positions -> state: measured soft coordinates, superposed molecules, and the misfit of every rigid unit; O(n).
 
-One compiled kernel does a frame; `fit_frames` runs it over many frames on all cores.
+One compiled kernel does a frame; `fit_frames` runs it over many frames on all cores. The pose of a unit in the state is
+near its best superposition, so that two or three of Newton's steps from there usually find it.
 """
 
 from __future__ import annotations
@@ -12,12 +13,19 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numba import njit, prange
 
-from peptidyn.model.geometry import best_rotation, matrix_to_quaternion
+from peptidyn.model.geometry import best_rotation, improve_rotation, matrix_to_quaternion
 from peptidyn.model.kinematics import link_poses, measure_coordinates, place_atoms
 from peptidyn.model.state import State
 
 if TYPE_CHECKING:
     from peptidyn.model.tree import TreeModel
+
+
+BATCHES = 32
+"""Pieces that a chunk of frames is divided into for the threads."""
+
+WORTH_THREADS = 500_000
+"""Atoms in all frames together, some tens of milliseconds of work, below which threads cost more than they give."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,14 +57,13 @@ class Fit:
 
 
 @njit(cache=True)
-def _superpose_molecules(molecule, mass, y, x, base_position, base_rotation):
-    """Superpose the atoms y of every molecule, built at the identity base, on x."""
+def _superpose_molecules(molecule, atom_link, mass, y, x, turn, base_position, base_rotation):
+    """Superpose the atoms y of every molecule, built at the identity base, on x; `turn` (n_molecules, 3, 3) is R."""
     n_molecules = len(base_position)
     total = np.zeros(n_molecules)
-    cy = np.zeros((n_molecules, 3))
-    cx = np.zeros((n_molecules, 3))
-    for a in range(len(molecule)):
-        m = molecule[a]
+    cy, cx = np.zeros((n_molecules, 3)), np.zeros((n_molecules, 3))
+    for a in range(len(x)):
+        m = molecule[atom_link[a]]
         total[m] += mass[a]
         for i in range(3):
             cy[m, i] += mass[a] * y[a, i]
@@ -66,13 +73,13 @@ def _superpose_molecules(molecule, mass, y, x, base_position, base_rotation):
             cy[m, i] /= total[m]
             cx[m, i] /= total[m]
     covariance = np.zeros((n_molecules, 3, 3))
-    for a in range(len(molecule)):
-        m = molecule[a]
+    for a in range(len(x)):
+        m = molecule[atom_link[a]]
         for i in range(3):
             for j in range(3):
                 covariance[m, i, j] += mass[a] * (y[a, i] - cy[m, i]) * (x[a, j] - cx[m, j])
-    R = np.empty((3, 3))
     for m in range(n_molecules):
+        R = turn[m]
         best_rotation(covariance[m], R)
         matrix_to_quaternion(R, base_rotation[m])
         for i in range(3):
@@ -80,32 +87,52 @@ def _superpose_molecules(molecule, mass, y, x, base_position, base_rotation):
 
 
 @njit(cache=True)
-def _unit_misfits(share_start, share_atom, reference, x, out):
-    """Write for every link the largest deviation of its unit's atoms after a best rigid superposition."""
-    covariance = np.empty((3, 3))
-    R = np.empty((3, 3))
-    a = np.empty(3)
-    b = np.empty(3)
+def _rebuilt_rmsd(molecule, atom_link, y, x, turn, base_position):
+    """Return the RMSD between x and the atoms y of the identity base, moved to the superposed bases."""
+    square = 0.0
+    for a in range(len(x)):
+        m = molecule[atom_link[a]]
+        for i in range(3):
+            moved = turn[m, i, 0] * y[a, 0] + turn[m, i, 1] * y[a, 1] + turn[m, i, 2] * y[a, 2]
+            square += (base_position[m, i] + moved - x[a, i]) ** 2
+    return math.sqrt(square / max(len(x), 1))
+
+
+@njit(cache=True)
+def _unit_misfits(share_start, share_atom, reference, x, molecule, turn, pose, out):
+    """Write for every link the largest deviation of its unit's atoms after a best rigid superposition.
+
+    `pose` (n_links, 3, 3) holds the rotations of the links for bases at the identity.
+    """
+    covariance, R = np.empty((3, 3)), np.empty((3, 3))
     for l in range(len(share_start) - 1):
         start, end = share_start[l], share_start[l + 1]
         out[l] = 0.0
         if end - start < 2:
             continue
-        a[:] = 0.0
-        b[:] = 0.0
+        ax = ay = az = bx = by = bz = 0.0
         for s in range(start, end):
-            for i in range(3):
-                a[i] += reference[share_atom[s], i]
-                b[i] += x[share_atom[s], i]
-        a /= end - start
-        b /= end - start
+            n = share_atom[s]
+            ax += reference[n, 0]
+            ay += reference[n, 1]
+            az += reference[n, 2]
+            bx += x[n, 0]
+            by += x[n, 1]
+            bz += x[n, 2]
+        share = 1.0 / (end - start)
+        a, b = (share * ax, share * ay, share * az), (share * bx, share * by, share * bz)
         covariance[:] = 0.0
         for s in range(start, end):
             n = share_atom[s]
             for i in range(3):
                 for j in range(3):
                     covariance[i, j] += (reference[n, i] - a[i]) * (x[n, j] - b[j])
-        best_rotation(covariance, R)
+        T = turn[molecule[l]]
+        for i in range(3):
+            for j in range(3):
+                R[i, j] = T[i, 0] * pose[l, 0, j] + T[i, 1] * pose[l, 1, j] + T[i, 2] * pose[l, 2, j]
+        if not improve_rotation(covariance, R):
+            best_rotation(covariance, R)
         worst = 0.0
         for s in range(start, end):
             n = share_atom[s]
@@ -120,45 +147,54 @@ def _unit_misfits(share_start, share_atom, reference, x, out):
 
 
 @njit(cache=True)
-def _fit_frame(
-    parent, joint, axis, origin, coordinate, molecule, q_reference, atom_link, local, mass, share_start, share_atom,
-    coordinate_atoms, reference, x, q, base_position, base_rotation, misfit,
-):  # fmt: skip
-    """Fit one frame x; fills q, base_position, base_rotation, misfit and returns the rebuilt RMSD."""
-    n_links, n_atoms = len(parent), len(x)
-    R = np.empty((n_links, 3, 3))
-    p = np.empty((n_links, 3))
-    y = np.empty((n_atoms, 3))
+def _fit_frame(tree, x, scratch, q, base_position, base_rotation, misfit):
+    """Fit one frame x; fills q, base_position, base_rotation, misfit and returns the rebuilt RMSD.
+
+    `tree` is `_fixed_arguments`; `scratch` holds rotations (n_links, 3, 3) and positions (n_links, 3) of links, atoms
+    (n_atoms, 3) and turns of molecules (n_molecules, 3, 3).
+    """
+    (parent, joint, axis, origin, coordinate, molecule, q_reference, atom_link, local, mass, share_start, share_atom,
+     coordinate_atoms, reference) = tree  # fmt: skip
+    R, p, y, turn = scratch
     measure_coordinates(coordinate_atoms, x, q)
     base_position[:] = 0.0
     base_rotation[:] = 0.0
     base_rotation[:, 0] = 1.0
     link_poses(parent, joint, axis, origin, coordinate, molecule, q_reference, base_position, base_rotation, q, R, p)
     place_atoms(atom_link, local, R, p, y)
-    _superpose_molecules(molecule[atom_link], mass, y, x, base_position, base_rotation)
-    link_poses(parent, joint, axis, origin, coordinate, molecule, q_reference, base_position, base_rotation, q, R, p)
-    place_atoms(atom_link, local, R, p, y)
-    _unit_misfits(share_start, share_atom, reference, x, misfit)
-    square = 0.0
-    for a in range(n_atoms):
-        for i in range(3):
-            square += (y[a, i] - x[a, i]) ** 2
-    return math.sqrt(square / max(n_atoms, 1))
+    _superpose_molecules(molecule, atom_link, mass, y, x, turn, base_position, base_rotation)
+    _unit_misfits(share_start, share_atom, reference, x, molecule, turn, R, misfit)
+    return _rebuilt_rmsd(molecule, atom_link, y, x, turn, base_position)
+
+
+@njit(cache=True)
+def _make_scratch(n_links, n_atoms, n_molecules):
+    return np.empty((n_links, 3, 3)), np.empty((n_links, 3)), np.empty((n_atoms, 3)), np.empty((n_molecules, 3, 3))
+
+
+@njit(cache=True)
+def _fit_range(tree, x, q, base_position, base_rotation, worst, worst_link, rmsd, start, stop):
+    """Fit the frames start to stop, with one set of scratch arrays."""
+    n_links = len(tree[0])
+    scratch = _make_scratch(n_links, x.shape[1], base_position.shape[1])
+    misfit = np.empty(n_links)
+    for f in range(start, stop):
+        rmsd[f] = _fit_frame(tree, x[f], scratch, q[f], base_position[f], base_rotation[f], misfit)
+        peak = 0
+        for l in range(n_links):
+            if misfit[l] > misfit[peak]:
+                peak = l
+        worst_link[f] = peak
+        worst[f] = misfit[peak]
 
 
 @njit(cache=True, parallel=True)
-def _fit_frames(
-    parent, joint, axis, origin, coordinate, molecule, q_reference, atom_link, local, mass, share_start, share_atom,
-    coordinate_atoms, reference, x, q, base_position, base_rotation, worst, worst_link, rmsd,
-):  # fmt: skip
-    for f in prange(len(x)):
-        misfit = np.empty(len(parent))
-        rmsd[f] = _fit_frame(
-            parent, joint, axis, origin, coordinate, molecule, q_reference, atom_link, local, mass, share_start,
-            share_atom, coordinate_atoms, reference, x[f], q[f], base_position[f], base_rotation[f], misfit,
-        )  # fmt: skip
-        worst_link[f] = np.argmax(misfit)
-        worst[f] = misfit[worst_link[f]]
+def _fit_frames(tree, x, q, base_position, base_rotation, worst, worst_link, rmsd, n_batches):
+    """Fit many frames; threads take consecutive batches."""
+    n = len(x)
+    for batch in prange(n_batches):
+        start, stop = batch * n // n_batches, (batch + 1) * n // n_batches
+        _fit_range(tree, x, q, base_position, base_rotation, worst, worst_link, rmsd, start, stop)
 
 
 def _fixed_arguments(tree: TreeModel) -> tuple[np.ndarray, ...]:
@@ -175,7 +211,8 @@ def fit_state(tree: TreeModel, x: np.ndarray) -> Fit:
     base_position = np.empty((tree.n_molecules, 3))
     base_rotation = np.empty((tree.n_molecules, 4))
     misfit = np.empty(tree.n_links)
-    rmsd = _fit_frame(*_fixed_arguments(tree), x, q, base_position, base_rotation, misfit)
+    scratch = _make_scratch(tree.n_links, tree.n_atoms, tree.n_molecules)
+    rmsd = _fit_frame(_fixed_arguments(tree), x, scratch, q, base_position, base_rotation, misfit)
     return Fit(State.make(tree, q, base_position, base_rotation), misfit, float(rmsd))
 
 
@@ -204,7 +241,7 @@ class FrameFits:
 
 
 def fit_frames(tree: TreeModel, frames: np.ndarray) -> FrameFits:
-    """Fit many frames (n_frames, n_atoms, 3), nm, on all cores."""
+    """Fit many frames (n_frames, n_atoms, 3), nm; on all cores where it pays."""
     n = len(frames)
     x = np.ascontiguousarray(frames, dtype=np.float64)
     out = FrameFits(
@@ -215,8 +252,12 @@ def fit_frames(tree: TreeModel, frames: np.ndarray) -> FrameFits:
         worst_link=np.empty(n, dtype=np.int64),
         rebuilt_rmsd=np.empty(n),
     )
-    _fit_frames(
-        *_fixed_arguments(tree), x, out.q, out.base_position, out.base_rotation, out.misfit, out.worst_link,
+    arguments = (
+        _fixed_arguments(tree), x, out.q, out.base_position, out.base_rotation, out.misfit, out.worst_link,
         out.rebuilt_rmsd,
     )  # fmt: skip
+    if n * tree.n_atoms < WORTH_THREADS:
+        _fit_range(*arguments, 0, n)
+    else:
+        _fit_frames(*arguments, min(n, BATCHES))
     return out

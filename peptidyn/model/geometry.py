@@ -99,15 +99,107 @@ def matrix_to_quaternion(R, out):
 
 @njit(cache=True)
 def best_rotation(covariance, out):
-    """Write into `out` the proper rotation R that maximises tr(R @ covariance) (Kabsch).
+    """Write into `out` the proper rotation R that maximises tr(R @ covariance).
 
     With ``covariance = sum_i w_i a_i b_i^T`` (a: centred reference, b: centred target), R turns the reference
     onto the target. Rank-deficient covariances (linear or point-like bodies) give one of the optimal rotations.
+
+    The quaternion of R is the eigenvector of the largest eigenvalue of a symmetric matrix (4, 4) (Horn 1987), found by
+    Jacobi rotations.
     """
-    u, _, vt = np.linalg.svd(covariance)
-    v = vt.T
-    determinant = np.linalg.det(v) * np.linalg.det(u)
-    for i in range(3):
-        for j in range(3):
-            last = v[i, 2] * u[j, 2]
-            out[i, j] = v[i, 0] * u[j, 0] + v[i, 1] * u[j, 1] + (last if determinant > 0.0 else -last)
+    xx, xy, xz = covariance[0, 0], covariance[0, 1], covariance[0, 2]
+    yx, yy, yz = covariance[1, 0], covariance[1, 1], covariance[1, 2]
+    zx, zy, zz = covariance[2, 0], covariance[2, 1], covariance[2, 2]
+    A, V = np.empty((4, 4)), np.eye(4)
+    A[0, 0], A[1, 1], A[2, 2], A[3, 3] = xx + yy + zz, xx - yy - zz, yy - xx - zz, zz - xx - yy
+    A[0, 1], A[0, 2], A[0, 3] = yz - zy, zx - xz, xy - yx
+    A[1, 2], A[1, 3], A[2, 3] = xy + yx, zx + xz, yz + zy
+    for i in range(4):
+        for j in range(i):
+            A[i, j] = A[j, i]
+    _diagonalise4(A, V)
+    best = 0
+    for i in range(1, 4):
+        if A[i, i] > A[best, best]:
+            best = i
+    quaternion_to_matrix(V[:, best], out)
+
+
+@njit(cache=True)
+def _diagonalise4(A, V):
+    """Turn the symmetric `A` (4, 4) into its eigenvalues, `V` (4, 4), the identity before, into its eigenvectors."""
+    for _ in range(12):
+        off, on = 0.0, 0.0
+        for i in range(4):
+            on += A[i, i] * A[i, i]
+            for j in range(i):
+                off += A[i, j] * A[i, j]
+        if not off > 1e-32 * on:
+            return
+        for i in range(3):
+            for j in range(i + 1, 4):
+                if A[i, j] == 0.0:
+                    continue
+                ratio = (A[j, j] - A[i, i]) / (2.0 * A[i, j])
+                t = math.copysign(1.0, ratio) / (abs(ratio) + math.sqrt(1.0 + ratio * ratio))
+                c = 1.0 / math.sqrt(1.0 + t * t)
+                s = t * c
+                for k in range(4):
+                    x, y = A[k, i], A[k, j]
+                    A[k, i], A[k, j] = c * x - s * y, s * x + c * y
+                    x, y = V[k, i], V[k, j]
+                    V[k, i], V[k, j] = c * x - s * y, s * x + c * y
+                for k in range(4):
+                    x, y = A[i, k], A[j, k]
+                    A[i, k], A[j, k] = c * x - s * y, s * x + c * y
+
+
+@njit(cache=True)
+def improve_rotation(covariance, R):
+    """Turn `R`, a rotation near the one of `best_rotation`, into that one; return whether it was found.
+
+    Newton's steps: a turn of R by a small vector w changes tr(R @ covariance) by g.w - w.H w / 2. Where they end with a
+    positive definite H, the maximum is the only one, because every other stationary rotation has a negative direction.
+    """
+    for _ in range(8):
+        m00, m01, m02 = _row_times(R, 0, covariance)
+        m10, m11, m12 = _row_times(R, 1, covariance)
+        m20, m21, m22 = _row_times(R, 2, covariance)
+        h00, h11, h22 = m11 + m22, m00 + m22, m00 + m11
+        h01, h02, h12 = -0.5 * (m01 + m10), -0.5 * (m02 + m20), -0.5 * (m12 + m21)
+        size = h00 + h11 + h22
+        minor = h00 * h11 - h01 * h01
+        c00, c01, c02 = h11 * h22 - h12 * h12, h02 * h12 - h01 * h22, h01 * h12 - h02 * h11
+        determinant = h00 * c00 + h01 * c01 + h02 * c02
+        if not (h00 > 0.0 and minor > 0.0 and determinant > 1e-9 * size * size * size):
+            return False
+        g0, g1, g2 = m12 - m21, m20 - m02, m01 - m10
+        c11, c12, c22 = h00 * h22 - h02 * h02, h01 * h02 - h00 * h12, minor
+        w0 = (c00 * g0 + c01 * g1 + c02 * g2) / determinant
+        w1 = (c01 * g0 + c11 * g1 + c12 * g2) / determinant
+        w2 = (c02 * g0 + c12 * g1 + c22 * g2) / determinant
+        square = w0 * w0 + w1 * w1 + w2 * w2
+        if square > 1.0:
+            return False
+        # the unit quaternion (1, w/2) turns by w up to w^3, which the next step finds
+        f = 2.0 / (4.0 + square)
+        for i in range(3):
+            x, y, z = R[0, i], R[1, i], R[2, i]
+            tx, ty, tz = w1 * z - w2 * y, w2 * x - w0 * z, w0 * y - w1 * x
+            R[0, i] = x + f * (2.0 * tx + w1 * tz - w2 * ty)
+            R[1, i] = y + f * (2.0 * ty + w2 * tx - w0 * tz)
+            R[2, i] = z + f * (2.0 * tz + w0 * ty - w1 * tx)
+        if square < 1e-20:
+            return True
+    return False
+
+
+@njit(cache=True)
+def _row_times(R, i, C):
+    """Return row i of R @ C, both (3, 3)."""
+    a, b, c = R[i, 0], R[i, 1], R[i, 2]
+    return (
+        a * C[0, 0] + b * C[1, 0] + c * C[2, 0],
+        a * C[0, 1] + b * C[1, 1] + c * C[2, 1],
+        a * C[0, 2] + b * C[1, 2] + c * C[2, 2],
+    )

@@ -86,7 +86,7 @@ class FreeBodies:
         )  # fmt: skip
 
     def place(self, tree: TreeModel, state: State) -> None:
-        """Put the bodies into a configuration; raise SolverError, naming it, for one without inertia about some axis."""
+        """Put the bodies into a configuration; raise SolverError naming a body without inertia about some axis."""
         tree.check_state(state)
         self.log_det_bodies, singular = _place(
             tree.link_arrays, (state.base_position, state.base_rotation, state.q), self._written,
