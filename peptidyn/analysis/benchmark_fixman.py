@@ -100,7 +100,7 @@ def _measure_potential(n: int, rounds: int, progress: bool) -> dict[str, Any]:
     tree, state = polyalanine(n)
     rng = np.random.default_rng(3)
     q = state.q + 0.1 * rng.standard_normal((STATES, tree.n_coordinates))
-    v, tau = rng.standard_normal((2, tree.n_dof))
+    v, tau = rng.standard_normal((2, STATES, tree.n_dof))
     potential, dynamics, solver = FixmanPotential(tree, TEMPERATURE), ForwardDynamics(tree, state), ArticulatedSolver()
     M = mass_matrix(tree, state)
     batch: dict[str, Task] = {
@@ -111,7 +111,7 @@ def _measure_potential(n: int, rounds: int, progress: bool) -> dict[str, Any]:
     single: dict[str, Task] = {
         VALUE: lambda: potential.energy(state),
         BOTH: lambda: potential.energy_and_torque(state),
-        DYNAMICS: lambda: solver.accelerations(tree, state, v, tau),
+        DYNAMICS: lambda: solver.accelerations(tree, state, v[0], tau[0]),
         SLOGDET: lambda: np.linalg.slogdet(M),
         DENSE: lambda: np.linalg.slogdet(mass_matrix(tree, state)),
     }

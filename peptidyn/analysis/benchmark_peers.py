@@ -130,10 +130,11 @@ def _measure(n: int, rounds: int, progress: bool) -> dict[str, Any]:
     tree, state = polyalanine(n)
     v, tau = np.random.default_rng(5).standard_normal((2, tree.n_dof))
     dynamics, solver, peer = ForwardDynamics(tree, state), ArticulatedSolver(), PinocchioChain(tree, state)
+    our_q = state.q.copy()
     their_v, their_tau = peer.theirs(v), peer.theirs(tau)
     model, data, q, conventions = peer.model, peer.data, peer.q, pin.Convention
     tasks: dict[str, Task] = {
-        KERNELS: lambda: dynamics.one(state.q, v, tau),
+        KERNELS: lambda: dynamics.one(our_q, v, tau),
         PUBLIC: lambda: solver.accelerations(tree, state, v, tau),
         "pinocchio.aba WORLD": lambda: pin.aba(model, data, q, their_v, their_tau, conventions.WORLD),
         "pinocchio.aba LOCAL": lambda: pin.aba(model, data, q, their_v, their_tau, conventions.LOCAL),
@@ -141,7 +142,7 @@ def _measure(n: int, rounds: int, progress: bool) -> dict[str, Any]:
     first_calls(tasks)
     with Progress(rounds * len(tasks), f"bench peers, {n} torsions", unit="turns", enabled=progress) as bar:
         timings = interleave(tasks, rounds, bar)
-    ours = dynamics.one(state.q, v, tau)
+    ours = dynamics.one(our_q, v, tau)
     other = peer.our_acceleration(np.array(pin.aba(model, data, q, their_v, their_tau)), their_v)
     best = min(t.cpu for name, t in timings.items() if name.startswith("pinocchio"))
     return {

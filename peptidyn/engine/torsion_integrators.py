@@ -78,7 +78,6 @@ class TorsionIntegrator(openmm.CustomIntegrator):
         self._kT = BOLTZMANN * temperature
         self.rng = np.random.default_rng(seed)
         self.mover = Mover(self.tree)
-        self._x = np.empty((self.tree.n_atoms, 3))
         self._context: Any = None
         self._known: tuple[np.ndarray, np.ndarray] | None = None
         self.notes: list[str] = []
@@ -171,7 +170,7 @@ class TorsionIntegrator(openmm.CustomIntegrator):
 
     def _write(self, context: Any, steps: int) -> None:
         """Leave positions, velocities, time and step count in the Context."""
-        context.setPositions(self.mover.positions(self._x))
+        context.setPositions(self.mover.place())
         context.setVelocities(self.mover.atom_velocities())
         context.setTime(context.getTime()._value + steps * self.getStepSize()._value)
         context.setStepCount(context.getStepCount() + steps)
@@ -183,15 +182,12 @@ class TorsionIntegrator(openmm.CustomIntegrator):
     def _forces(self, mover: Mover, want_energy: bool) -> tuple[float, np.ndarray]:
         """Potential energy (with U_F) and generalised forces at the mover's configuration."""
         context = self._context()
-        x = mover.positions(self._x)
-        context.setPositions(x)
+        context.setPositions(mover.place())
         state = context.getState(forces=True, energy=want_energy, groups=self.getIntegrationForceGroups())
-        torque = mover.project(x, np.ascontiguousarray(state.getForces(asNumpy=True)._value, dtype=np.float64))
+        torque = mover.load_forces(state.getForces(asNumpy=True)._value, self._kT if self.fixman else 0.0)
         energy = state.getPotentialEnergy()._value if want_energy else math.nan
-        if self.fixman:
-            torque += self._kT * mover.fixman_torque()
-            if want_energy:
-                energy += self._kT * mover.fixman_energy()
+        if self.fixman and want_energy:
+            energy += self._kT * mover.fixman_energy()
         return energy, torque
 
     def step(self, steps: int) -> None:

@@ -1,7 +1,10 @@
 """`Mover`: a forest in motion, with the three moves that integrators are made of.
 
-It holds positions and canonical momenta as plain arrays and moves them in place, with all scratch space allocated once.
-Kick B changes momenta, drift A moves positions and momenta along the free motion, O mixes in thermal momenta.
+It holds positions and canonical momenta and moves them in place, with all scratch space allocated once. Kick B changes
+momenta, drift A moves positions and momenta along the free motion, O mixes in thermal momenta.
+
+Moves are noted and made together, in one compiled call, as soon as something they change is asked for: everything
+between two force evaluations is one call. `flush` makes them at once and tells whether all drifts converged.
 """
 
 from __future__ import annotations
@@ -11,19 +14,15 @@ from typing import Any
 import numpy as np
 
 from peptidyn.errors import ArgumentError
-from peptidyn.integrators import drift_kernels as kernels
-from peptidyn.model.kinematics import gather_wrenches, place_atoms, project_wrenches, world_axes
+from peptidyn.integrators import moves
 from peptidyn.model.state import State
 from peptidyn.model.tree import TreeModel
-from peptidyn.solvers import articulated_kernels as articulated
+from peptidyn.solvers.articulated_model import link_axes, pack
+from peptidyn.solvers.articulated_states import make_scratch
 from peptidyn.solvers.protocol import raise_singular
 
 DRIFT_TOLERANCE = 1e-13
-"""The drift is solved until its last correction is smaller than this (nm or rad)."""
-
-DRIFT_ITERATIONS = 60
-"""More iterations than this mean that the step is too large."""
-
+"""The drift is solved until what is left to correct is smaller than this (nm or rad)."""
 
 MANY_MOLECULES = 64
 """From this number on, molecules are moved on all cores."""
@@ -42,165 +41,257 @@ class Mover:
 
     Attributes
     ----------
-    q, base_position, base_rotation : arrays as in `State`
-    momentum : (n_dof,)
-        Base: angular momentum about the base origin and linear momentum, world axes; then those of soft coordinates.
     iterations : (n_molecules,) int
         Of the last drift; -1 where it did not converge.
     """
 
     def __init__(self, tree: TreeModel, state: State | None = None, momenta: Any = None):
         self.tree = tree
-        n, nm = tree.n_links, tree.n_molecules
-        first = tree.molecule_link[tree.molecule]
-        second = 0.5 * np.trace(tree.link_inertia, axis1=1, axis2=2)[:, None, None] * np.eye(3) - tree.link_inertia
-        self._layout = (
-            np.where(tree.parent < 0, -1, tree.parent - first), tree.joint, tree.axis, tree.origin, tree.coordinate,
-            tree.molecule, tree.dof, tree.q_reference, tree.link_mass, tree.link_com, tree.link_inertia, second,
-            tree.molecule_link, tree.molecule_dof,
-        )  # fmt: skip
-        self._R, self._R1 = np.empty((2, n, 3, 3))
-        self._p, self._p1 = np.empty((2, n, 3))
-        self._S, self._U, self._wrench, self._f = np.empty((4, n, 6))
-        self._P, self._Y = np.empty((2, n, 6, 6))
-        self._D = np.empty(n)
-        self._root = np.empty((nm, 6, 6))
-        self._residual, self._velocity = np.empty((2, tree.n_dof))
-        self._status = np.empty(nm, dtype=np.int64)
+        n, nm, nd, nq = tree.n_links, tree.n_molecules, tree.n_dof, tree.n_coordinates
+        order = np.argsort(tree.molecule[tree.atom_link], kind="stable")
+        first_atom = np.zeros(nm + 1, dtype=np.int64)
+        np.cumsum(np.bincount(tree.molecule[tree.atom_link], minlength=nm), out=first_atom[1:])
+        link = tree.atom_link[order]
+        local = np.einsum("aji,aj->ai", link_axes(tree)[link], tree.local[order])
+        bend = np.zeros(nq, dtype=np.bool_)
+        bend[tree.bend_index] = True
+        self._q, self._momentum = np.empty(nq), np.zeros(nd)
+        self._base_position, self._base_rotation = np.empty((nm, 3)), np.empty((nm, 4))
+        self._saved = (np.empty((nm, 3)), np.empty((nm, 4)), np.empty(nq), np.empty(nd))
+        self._torque, self._fixman = np.zeros(nd), np.zeros(nd)
+        self._normals, self._velocity = np.empty(nd), np.empty(nd)
+        self._log_det = np.empty(nm)
+        self._x, self._force, self._atom_velocity = (np.zeros((tree.n_atoms, 3)) for _ in range(3))
+        self._status = np.zeros(nm, dtype=np.int64)
         self.iterations = np.zeros(nm, dtype=np.int64)
+        packed = pack(tree)
+        self._arguments = (
+            packed, make_scratch(packed, nm),
+            (tree.molecule_link, tree.molecule_dof, first_atom, order, link, local, bend),
+            (self._base_position, self._base_rotation, self._q, self._momentum, *self._saved),
+            (
+                self._torque, self._fixman, np.empty(nq), self._normals, self._velocity, self._log_det,
+                np.empty((n, moves.N_POSE)), np.empty((n, 6)),
+            ),
+            (self._x, self._force, self._atom_velocity), self._status,
+        )  # fmt: skip
+        self._waiting: list[int] = []
+        self._numbers: list[tuple[float, float]] = []
+        self._programs: dict[tuple[int, ...], np.ndarray] = {}
+        self._factored = self._placed = self._has_fixman = False
         self.set_state(tree.reference if state is None else state)
-        self.momentum = np.zeros(tree.n_dof) if momenta is None else tree.check_dof_vector("momenta", momenta)
+        if momenta is not None:
+            self.momentum = tree.check_dof_vector("momenta", momenta)
+
+    # ------------------------------------------------------------------ moves that wait, and their execution
+
+    def _note(self, move: int, a: float = 0.0, b: float = 0.0) -> None:
+        self._waiting.append(move)
+        self._numbers.append((a, b))
+
+    def _need_factor(self) -> None:
+        if not self._factored:
+            self._note(moves.FACTOR)
+            self._factored = True
+
+    def flush(self) -> bool:
+        """Make all moves that wait. Return False if a drift did not converge; `restore` or `undo` then."""
+        if not self._waiting:
+            return True
+        if not self._placed:
+            self._need_factor()
+            self._note(moves.POSITIONS)
+            self._placed = True
+        key = tuple(self._waiting)
+        program = self._programs.get(key)
+        if program is None:
+            program = self._programs[key] = np.array(key, dtype=np.int64)
+        numbers = np.array(self._numbers)
+        self._waiting.clear()
+        self._numbers.clear()
+        n = self.tree.n_molecules
+        if n < MANY_MOLECULES:
+            moves.run_range(program, numbers, 0, n, *self._arguments)
+        else:
+            moves.run_parallel(program, numbers, min(n, 64), *self._arguments)
+        worst = self._status.min(initial=0)
+        if worst <= -2:
+            self._forget()
+            raise_singular(self.tree, int(-2 - worst))
+        if moves.DRIFT in key:
+            self.iterations[:] = self._status
+            if worst < 0:
+                self._forget()
+                return False
+        return True
+
+    def _forget(self) -> None:
+        """Nothing that was computed holds for the present configuration."""
+        self._waiting.clear()
+        self._numbers.clear()
+        self._factored = self._placed = self._has_fixman = False
 
     # ------------------------------------------------------------------ state
 
+    @property
+    def q(self) -> np.ndarray:
+        """Soft coordinates (n_coordinates,), as in `State`."""
+        self.flush()
+        return self._q
+
+    @property
+    def base_position(self) -> np.ndarray:
+        """Base origins (n_molecules, 3), nm."""
+        self.flush()
+        return self._base_position
+
+    @property
+    def base_rotation(self) -> np.ndarray:
+        """Unit quaternions of the bases (n_molecules, 4)."""
+        self.flush()
+        return self._base_rotation
+
+    @property
+    def momentum(self) -> np.ndarray:
+        """Canonical momenta (n_dof,): angular about the base origin, linear, then those of soft coordinates."""
+        self.flush()
+        return self._momentum
+
+    @momentum.setter
+    def momentum(self, values: Any) -> None:
+        self.flush()
+        self._momentum[:] = values
+
     def set_state(self, state: State) -> None:
         """Take over the configuration of `state`; momenta stay."""
-        self.q = state.q.copy()
-        self.base_position = state.base_position.copy()
-        self.base_rotation = state.base_rotation.copy()
-        self._factored = False
+        self.flush()
+        self._q[:] = state.q
+        self._base_position[:] = state.base_position
+        self._base_rotation[:] = state.base_rotation
+        self._forget()
 
     @property
     def state(self) -> State:
         """The present configuration, as an immutable copy."""
-        return State.make(self.tree, self.q, self.base_position, self.base_rotation)
+        return State.make(self.tree, self.q, self._base_position, self._base_rotation)
 
     def save(self) -> tuple[np.ndarray, ...]:
         """Return copies of everything that `restore` needs."""
-        return self.q.copy(), self.base_position.copy(), self.base_rotation.copy(), self.momentum.copy()
+        return self.q.copy(), self._base_position.copy(), self._base_rotation.copy(), self._momentum.copy()
 
     def restore(self, saved: tuple[np.ndarray, ...]) -> None:
         """Go back to what `save` returned."""
-        self.q, self.base_position, self.base_rotation, self.momentum = (part.copy() for part in saved)
-        self._factored = False
+        self._forget()
+        self._q[:], self._base_position[:], self._base_rotation[:], self._momentum[:] = saved
+
+    def mark(self) -> None:
+        """Note the present configuration and momenta as the place where `undo` goes back to."""
+        self._note(moves.SAVE)
+
+    def undo(self) -> None:
+        """Go back to the last `mark`, which must have been made."""
+        position, rotation, q, momentum = self._saved
+        self.restore((q, position, rotation, momentum))
 
     # ------------------------------------------------------------------ what the present configuration gives
 
-    def _for_all(self, serial: Any, parallel: Any, *arguments: Any) -> None:
-        """Run a kernel over all molecules: on all cores if they are many, else without the cost of threads."""
-        n = self.tree.n_molecules
-        if n < MANY_MOLECULES:
-            serial(self._layout, 0, n, *arguments)
-        else:
-            parallel(self._layout, min(n, 64), *arguments)
-
-    def _factor(self) -> None:
-        if self._factored:
-            return
-        self._for_all(
-            kernels.factor_range, kernels.factor_forest, self.base_position, self.base_rotation, self.q, self._R,
-            self._p, self._S, self._P, self._U, self._D, self._root, self._status,
-        )  # fmt: skip
-        bad = self._status[self._status >= 0]
-        if bad.size:
-            raise_singular(self.tree, int(bad[0]))
-        self._factored = True
-
     def positions(self, out: np.ndarray | None = None) -> np.ndarray:
         """Return the atom positions (n_atoms, 3), nm."""
-        self._factor()
-        x = np.empty((self.tree.n_atoms, 3)) if out is None else out
-        place_atoms(self.tree.atom_link, self.tree.local, self._R, self._p, x)
-        return x
+        self.place()
+        if out is None:
+            return self._x.copy()
+        out[:] = self._x
+        return out
+
+    def place(self) -> np.ndarray:
+        """Return the atom positions (n_atoms, 3), nm, in an array that the next move changes."""
+        if not self._placed:
+            self._need_factor()
+            self._note(moves.POSITIONS)
+            self._placed = True
+        self.flush()
+        return self._x
 
     def velocities(self) -> np.ndarray:
         """Return the generalised velocities M^-1 p (n_dof,)."""
-        self._factor()
-        t = self.tree
-        v = np.empty(t.n_dof)
-        articulated.solve(
-            t.parent, t.joint, t.molecule, t.dof, self._S, self._P, self._U, self._D, self._root, self.momentum, v,
-            self._f,
-        )  # fmt: skip
-        return v
+        self._need_factor()
+        self._note(moves.VELOCITIES)
+        self.flush()
+        return self._velocity.copy()
 
     def atom_velocities(self) -> np.ndarray:
         """Return the atom velocities (n_atoms, 3), nm/ps."""
-        return self.tree.velocities(self.state, self.velocities())
+        self._need_factor()
+        self._note(moves.VELOCITIES)
+        self._note(moves.ATOM_VELOCITIES)
+        self.flush()
+        return self._atom_velocity.copy()
 
     def kinetic_energy(self) -> float:
         """Return p M^-1 p / 2, kJ/mol."""
-        return 0.5 * float(self.momentum @ self.velocities())
+        return 0.5 * float(self.velocities() @ self._momentum)
+
+    def load_forces(self, forces: np.ndarray, fixman_kT: float = 0.0) -> np.ndarray:
+        """Note the projection of atom forces (n_atoms, 3) on the motions, plus the Fixman torque at fixman_kT.
+
+        Returns the array (n_dof,) that will hold the generalised forces once moves are flushed; it can be given to
+        `kick` at once.
+        """
+        self.place()
+        self._force[:] = forces
+        self._note(moves.PROJECT)
+        if fixman_kT:
+            self._need_fixman()
+            self._note(moves.ADD_FIXMAN, fixman_kT)
+        return self._torque
+
+    def _need_fixman(self) -> None:
+        if not self._has_fixman:
+            self._need_factor()
+            self._note(moves.FIXMAN)
+            self._has_fixman = True
 
     def project(self, x: np.ndarray, forces: np.ndarray) -> np.ndarray:
-        """Return the generalised forces J^T F (n_dof,) of atom forces (n_atoms, 3) at the positions x."""
-        self._factor()
-        t = self.tree
-        torque, force, axes = np.empty((3, t.n_links, 3))
-        world_axes(t.parent, t.joint, t.axis, self._R, axes)
-        gather_wrenches(t.atom_link, x, self._p, forces, torque, force)
-        out = np.zeros(t.n_dof)
-        project_wrenches(t.parent, t.joint, t.dof, axes, self._p, torque, force, out)
-        return out
+        """Return the generalised forces J^T F (n_dof,) of atom forces (n_atoms, 3) at the present positions x."""
+        torque = self.load_forces(forces)
+        self.flush()
+        return torque.copy()
 
     def fixman_torque(self) -> np.ndarray:
         """Return -d/dq of ln(det M / J^2) / 2 over all degrees of freedom (n_dof,): the Fixman torque per kT."""
-        self._factor()
-        t = self.tree
-        gradient = np.empty(t.n_coordinates)
-        articulated.log_det_gradient(
-            t.parent,
-            t.joint,
-            t.molecule,
-            t.coordinate,
-            self._S,
-            self._P,
-            self._U,
-            self._D,
-            self._root,
-            self._Y,
-            gradient,
-        )
-        gradient[t.bend_index] -= 2.0 / np.tan(self.q[t.bend_index])
-        torque = np.zeros(t.n_dof)
-        torque[t.coordinate_dof] = -0.5 * gradient
-        return torque
+        self._need_fixman()
+        self.flush()
+        return self._fixman.copy()
 
     def fixman_energy(self) -> float:
         """Return ln(det M / J^2) / 2: the Fixman potential per kT."""
-        self._factor()
-        t = self.tree
-        log_det = articulated.log_det(t.parent, t.joint, t.molecule, self._P, self._D, self._root)
-        return float(0.5 * log_det - np.log(np.abs(np.sin(self.q[t.bend_index]))).sum())
+        self._need_factor()
+        self._note(moves.LOG_DET)
+        self.flush()
+        bends = self._q[self.tree.bend_index]
+        return float(0.5 * self._log_det.sum() - np.log(np.abs(np.sin(bends))).sum())
 
     # ------------------------------------------------------------------ moves
 
     def kick(self, torque: np.ndarray, h: float) -> None:
         """B: p += h tau."""
-        self.momentum += h * torque
+        if torque is not self._torque:
+            self.flush()
+            self._torque[:] = torque
+        self._note(moves.KICK, h)
+
+    def note_drift(self, h: float, tolerance: float = DRIFT_TOLERANCE) -> None:
+        """Note a drift, A; whether it converged is what the next `flush` returns."""
+        self._need_factor()
+        self._note(moves.DRIFT, h, tolerance)
+        self._placed = self._has_fixman = False
 
     def drift(self, h: float, tolerance: float = DRIFT_TOLERANCE) -> bool:
         """A: move freely for the time h (ps). Return False, with everything as before, if it did not converge."""
-        self._factor()
-        saved = self.save()
-        self._for_all(
-            kernels.drift_range, kernels.drift_forest, h, tolerance, DRIFT_ITERATIONS, self.base_position,
-            self.base_rotation, self.q, self.momentum, self._R, self._p, self._R1, self._p1, self._S, self._P, self._U,
-            self._D, self._root, self._wrench, self._f, self._residual, self._velocity, self.iterations,
-        )  # fmt: skip
-        self._factored = False
-        if (self.iterations < 0).any():
-            self.restore(saved)
+        self.mark()
+        self.note_drift(h, tolerance)
+        if not self.flush():
+            self.undo()
             return False
         return True
 
@@ -208,8 +299,8 @@ class Mover:
         """O: p <- keep p + sqrt(1 - keep^2) noise, noise ~ N(0, kT M); keep = 0 draws new momenta."""
         if not 0.0 <= keep <= 1.0:
             raise ArgumentError(f"keep is {keep:g}, expected a number between 0 and 1")
-        self._factor()
-        noise = np.empty(self.tree.n_dof)
-        normals = rng.standard_normal(self.tree.n_dof)
-        kernels.momentum_noise(self._layout, self._S, self._P, self._U, self._D, self._root, normals, self._f, noise)
-        self.momentum = keep * self.momentum + np.sqrt((1.0 - keep * keep) * kT) * noise
+        if moves.THERMALISE in self._waiting:
+            self.flush()
+        rng.standard_normal(out=self._normals)
+        self._need_factor()
+        self._note(moves.THERMALISE, keep, ((1.0 - keep * keep) * kT) ** 0.5)

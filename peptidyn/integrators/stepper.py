@@ -79,20 +79,27 @@ class Stepper:
 
     def step(self) -> bool:
         """Make one time step. Return False, with everything as before, if a drift did not converge."""
-        saved = self.mover.save()
+        self.mover.mark()
+        drifting = False
         for letter, fraction in self.moves:
             h = fraction * self.timestep
             if letter == "B":
+                if drifting and not self.mover.flush():
+                    return self._fail()
+                drifting = False
                 self.mover.kick(self._evaluate(), h)
             elif letter == "O":
                 self._thermalise(h)
             else:
-                if not self.mover.drift(h):
-                    self.mover.restore(saved)
-                    self.forget()
-                    return False
+                self.mover.note_drift(h)
                 self.forget()
-        return True
+                drifting = True
+        return not drifting or self.mover.flush() or self._fail()
+
+    def _fail(self) -> bool:
+        self.mover.undo()
+        self.forget()
+        return False
 
     def _thermalise(self, h: float) -> None:
         assert self.rng is not None

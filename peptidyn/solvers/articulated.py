@@ -6,62 +6,54 @@ potential and the integrators use its kernels directly.
 
 from __future__ import annotations
 
+from typing import Any
+from weakref import WeakKeyDictionary
+
 import numpy as np
 
+from peptidyn.errors import ArgumentError
 from peptidyn.model.state import State
 from peptidyn.model.tree import TreeModel
-from peptidyn.solvers import articulated_kernels as kernels
+from peptidyn.solvers.articulated_model import pack
+from peptidyn.solvers.articulated_states import (
+    Scratch,
+    factor_state,
+    forward_dynamics,
+    forward_dynamics_states,
+    log_det_state,
+    make_scratch,
+    solve_state,
+)
 from peptidyn.solvers.protocol import Factor, Solver, raise_singular
+from peptidyn.units import plain_array
+
+
+def moving_copy(state: State) -> tuple[np.ndarray, np.ndarray]:
+    """Return q and base rotations that can be written: kernels are compiled for such arrays once."""
+    return state.q.copy(), state.base_rotation.copy()
 
 
 class ArticulatedFactor(Factor):
-    """Articulated inertias P, gains U and pivots D of one tree in one configuration."""
+    """Gains U and pivots D of one tree in one configuration."""
 
-    def __init__(self, tree: TreeModel, state: State, velocities: np.ndarray | None = None):
-        n = tree.n_links
+    def __init__(self, tree: TreeModel, state: State):
         self.tree = tree
-        self.S, self.U = np.empty((n, 6)), np.empty((n, 6))
-        self.P = np.empty((n, 6, 6))
-        self.D = np.empty(n)
-        self.root = np.empty((tree.n_molecules, 6, 6))
-        R, p = tree.poses(state)
-        kernels.spatial_axes(tree.parent, tree.joint, tree.axis, R, p, self.S)
-        kernels.spatial_inertias(tree.parent, tree.link_mass, tree.link_com, tree.link_inertia, R, p, self.P)
-        if velocities is not None:
-            self.V, self.C, self.f = np.empty((3, n, 6))
-            kernels.velocity_terms(
-                tree.parent, tree.joint, tree.dof, self.S, self.P, velocities, self.V, self.C, self.f
-            )
-        bad = kernels.factor(tree.parent, tree.joint, tree.molecule, self.S, self.P, self.U, self.D, self.root)
+        self._packed = pack(tree)
+        self._scratch = make_scratch(self._packed, tree.n_molecules)
+        bad = factor_state(self._packed, self._scratch, *moving_copy(state))
         if bad >= 0:
             raise_singular(tree, bad)
 
     def solve(self, b: np.ndarray) -> np.ndarray:
-        t = self.tree
         x = np.empty_like(b)
-        scratch = np.empty((t.n_links, 6))
-        column = np.empty(t.n_dof)
+        column = np.empty(self.tree.n_dof)
         for k in range(b.shape[1]):
-            kernels.solve(
-                t.parent, t.joint, t.molecule, t.dof, self.S, self.P, self.U, self.D, self.root,
-                np.ascontiguousarray(b[:, k]), column, scratch,
-            )  # fmt: skip
+            solve_state(self._packed, self._scratch, np.ascontiguousarray(b[:, k]), column)
             x[:, k] = column
         return x
 
     def log_det(self) -> float:
-        t = self.tree
-        return float(kernels.log_det(t.parent, t.joint, t.molecule, self.P, self.D, self.root))
-
-    def log_det_gradient(self) -> np.ndarray:
-        """Return d ln det M / d q (n_coordinates,)."""
-        t = self.tree
-        gradient = np.empty(t.n_coordinates)
-        kernels.log_det_gradient(
-            t.parent, t.joint, t.molecule, t.coordinate, self.S, self.P, self.U, self.D, self.root,
-            np.empty((t.n_links, 6, 6)), gradient,
-        )  # fmt: skip
-        return gradient
+        return float(log_det_state(self._packed, self._scratch, None))
 
 
 class ArticulatedSolver(Solver):
@@ -70,13 +62,53 @@ class ArticulatedSolver(Solver):
     name = "articulated"
     paper = "articulated-body algebra about one origin, world axes (the fast kernels of the dynamics)"
 
+    def __init__(self) -> None:
+        self._idle: WeakKeyDictionary[TreeModel, list[Scratch]] = WeakKeyDictionary()
+
     def factor(self, tree: TreeModel, state: State) -> ArticulatedFactor:
         return ArticulatedFactor(tree, state)
 
     def _accelerations(self, tree: TreeModel, state: State, v: np.ndarray, tau: np.ndarray) -> np.ndarray:
-        f = ArticulatedFactor(tree, state, velocities=v)
+        packed = pack(tree)
+        idle = self._idle.setdefault(tree, [])
+        scratch = idle.pop() if idle else make_scratch(packed, tree.n_molecules)
         acc = np.empty(tree.n_dof)
-        kernels.accelerations(
-            tree.parent, tree.joint, tree.molecule, tree.dof, f.S, f.P, f.U, f.D, f.root, f.V, f.C, f.f, tau, acc
-        )
+        bad = forward_dynamics(packed, scratch, *moving_copy(state), v, tau, acc)
+        idle.append(scratch)
+        if bad >= 0:
+            raise_singular(tree, bad)
         return acc
+
+    def accelerations_of_states(
+        self, tree: TreeModel, q: Any, velocities: Any, tau: Any, base_rotation: Any = None
+    ) -> np.ndarray:
+        """Return the generalised accelerations (n_states, n_dof) of many states at once, on all cores.
+
+        Parameters
+        ----------
+        tree : TreeModel
+        q : (n_states, n_coordinates), rad
+        velocities, tau : (n_states, n_dof)
+        base_rotation : (n_states, n_molecules, 4), optional
+            Unit quaternions; default those of the reference for all states.
+        """
+        coordinates = plain_array(q)
+        if coordinates.ndim != 2 or coordinates.shape[1] != tree.n_coordinates:
+            raise ArgumentError(f"q has shape {coordinates.shape}, expected (n_states, {tree.n_coordinates})")
+        n = len(coordinates)
+        rotation = tree.reference.base_rotation[None].copy() if base_rotation is None else plain_array(base_rotation)
+        parts = {
+            "q": (coordinates, (n, tree.n_coordinates)),
+            "velocities": (plain_array(velocities), (n, tree.n_dof)),
+            "tau": (plain_array(tau), (n, tree.n_dof)),
+            "base_rotation": (rotation, (1 if base_rotation is None else n, tree.n_molecules, 4)),
+        }
+        for name, (value, shape) in parts.items():
+            if value.shape != shape:
+                raise ArgumentError(f"{name} has shape {value.shape}, expected {shape}")
+            if not np.isfinite(value).all():
+                raise ArgumentError(f"{name} holds values that are not finite numbers")
+        acc, bad = forward_dynamics_states(pack(tree), coordinates, rotation, parts["velocities"][0], parts["tau"][0])
+        if bad >= 0:
+            raise_singular(tree, bad)
+        return self._finite(acc)

@@ -1,16 +1,27 @@
-"""Compiled kernels of the articulated-body algebra in world axes.
+"""Compiled passes of the articulated-body algebra in world axes, for one state or four states side by side.
 
 All spatial vectors of a molecule are taken about one origin O, its base origin, so that no shift operators are
-needed. With S = (a, (p - O) x a) for a revolute joint and (0, a) for a prismatic one:
+needed. With r from O to the link's origin, S = (a, r x a) for a revolute joint and (0, a) for a prismatic one:
 
-    tip to base    P_b = I_b + sum over children (P_c - U_c U_c^T / D_c),   U = P S,   D = S . U
-    base           Cholesky factor of P_0 (6 x 6 for a free molecule; a mass for a point; nothing if fixed)
-    ln det M       sum of ln D + ln det P_0
-    base to tip    Y_0 = P_0^-1,   Y_b = S S^T / D + t Y_parent t^T,   t = I - S U^T / D
-    d ln det M / d q_b = -2 tr(Y_parent (P_b - U_b U_b^T / D_b) crm(S_b))
+    outward   poses, S, spatial inertias I; with velocities also twists V, the accelerations A that they cause without
+              any joint acceleration, A = A_parent + V x S rate, and the wrench f = I A + V x* I V that A needs
+    inward    P = I + sum over children (P_c - U_c U_c^T / D_c),  U = P S,  D = S . U,
+              u = tau - S . f,  f_parent += f + U u / D
+    base      Cholesky factor of P_0 (6 x 6 for a free molecule; a mass for a point; nothing if fixed)
+    outward   x = (u - U . X_parent) / D,  X = X_parent + S x
 
-Symmetric 6 x 6 matrices are stored by their upper triangle in full arrays; spatial velocities are (angular, linear),
+Forward dynamics is these passes one after the other: f carries bias and substitution at once. Without the second
+outward pass they give ln det M = sum of ln D + ln det P_0, and its gradient by one more:
+
+    outward   Y_0 = P_0^-1,  Y = S S^T / D + t Y_parent t^T,  t = 1 - S U^T / D
+              d ln det M / d q = -2 tr(Y_parent (P - U U^T / D) crm(S))
+
+Everything about a link is one row of the array `w`, whose columns are named below; symmetric 6 x 6 matrices are 21
+numbers, [[A, B], [B^T, C]] with A and C by their upper triangles, B in full. Spatial velocities are (angular, linear),
 forces (torque, force).
+
+Arrays over links or degrees of freedom have a last axis of length 4 more if four states are worked on; see
+`peptidyn.solvers.lanes`. Links `first` to `last` must be whole molecules.
 """
 
 from __future__ import annotations
@@ -21,391 +32,467 @@ import numpy as np
 from numba import njit
 
 from peptidyn.model.kinematics import FREE, POINT, PRISMATIC
+from peptidyn.solvers.articulated_model import BLADE, COM, MASS, PLATE, SPHERE, E
+from peptidyn.solvers.lanes import FAST, add3, add6, all_above, at, get, get3, get6, put, put3, put6, put_at
 
 PIVOT = 1e-13
 """A pivot below this fraction of the terms it is the sum of is rounding error: the matrix is singular."""
 
+_OPTIONS = {"cache": True, "error_model": "numpy", "fastmath": set(FAST)}
 
-@njit(cache=True)
-def spatial_axes(parent, joint, axis, R, p, S):
-    """Write the motion axis S (n_links, 6) of every inner joint about its molecule's base origin; zero for roots."""
-    ox = oy = oz = 0.0
-    for l in range(len(parent)):
-        if parent[l] < 0:
-            ox, oy, oz = p[l, 0], p[l, 1], p[l, 2]
-            for i in range(6):
-                S[l, i] = 0.0
-            continue
-        ax = R[l, 0, 0] * axis[l, 0] + R[l, 0, 1] * axis[l, 1] + R[l, 0, 2] * axis[l, 2]
-        ay = R[l, 1, 0] * axis[l, 0] + R[l, 1, 1] * axis[l, 1] + R[l, 1, 2] * axis[l, 2]
-        az = R[l, 2, 0] * axis[l, 0] + R[l, 2, 1] * axis[l, 1] + R[l, 2, 2] * axis[l, 2]
-        if joint[l] == PRISMATIC:
-            S[l, 0] = S[l, 1] = S[l, 2] = 0.0
-            S[l, 3], S[l, 4], S[l, 5] = ax, ay, az
-        else:
-            rx, ry, rz = p[l, 0] - ox, p[l, 1] - oy, p[l, 2] - oz
-            S[l, 0], S[l, 1], S[l, 2] = ax, ay, az
-            S[l, 3], S[l, 4], S[l, 5] = ry * az - rz * ay, rz * ax - rx * az, rx * ay - ry * ax
+# columns of `w`: rotation (row by row), position from O, motion axis, then twist V or gain U, accelerations A or X,
+# wrench f, inertia P (later Y), inverse pivot, centre of mass from O, the two vectors of the inertia
+R, POSITION, S, U, A, F, P, INVERSE, C, M1, M2, N_COLUMNS = 0, 9, 12, 18, 24, 30, 36, 57, 58, 61, 64, 67
+V = U
+
+PLACE = (
+    (0, 1, 2, 6, 7, 8), (1, 3, 4, 9, 10, 11), (2, 4, 5, 12, 13, 14),
+    (6, 9, 12, 15, 16, 17), (7, 10, 13, 16, 18, 19), (8, 11, 14, 17, 19, 20),
+)  # fmt: skip
+"""Places of the elements of a symmetric 6 x 6 matrix among its 21 numbers."""
 
 
-@njit(cache=True)
-def spatial_inertias(parent, mass, com, inertia, R, p, P):
-    """Write the spatial inertia P (n_links, 6, 6), upper triangle, of every link about its molecule's base origin."""
-    ox = oy = oz = 0.0
-    for l in range(len(parent)):
-        if parent[l] < 0:
-            ox, oy, oz = p[l, 0], p[l, 1], p[l, 2]
-        m = mass[l]
-        r00, r01, r02 = R[l, 0, 0], R[l, 0, 1], R[l, 0, 2]
-        r10, r11, r12 = R[l, 1, 0], R[l, 1, 1], R[l, 1, 2]
-        r20, r21, r22 = R[l, 2, 0], R[l, 2, 1], R[l, 2, 2]
-        c0, c1, c2 = com[l, 0], com[l, 1], com[l, 2]
-        x = p[l, 0] + r00 * c0 + r01 * c1 + r02 * c2 - ox
-        y = p[l, 1] + r10 * c0 + r11 * c1 + r12 * c2 - oy
-        z = p[l, 2] + r20 * c0 + r21 * c1 + r22 * c2 - oz
-        i00, i01, i02 = inertia[l, 0, 0], inertia[l, 0, 1], inertia[l, 0, 2]
-        i11, i12, i22 = inertia[l, 1, 1], inertia[l, 1, 2], inertia[l, 2, 2]
-        # rows of R I
-        a0, a1, a2 = (
-            r00 * i00 + r01 * i01 + r02 * i02,
-            r00 * i01 + r01 * i11 + r02 * i12,
-            r00 * i02 + r01 * i12 + r02 * i22,
-        )
-        b0, b1, b2 = (
-            r10 * i00 + r11 * i01 + r12 * i02,
-            r10 * i01 + r11 * i11 + r12 * i12,
-            r10 * i02 + r11 * i12 + r12 * i22,
-        )
-        d0, d1, d2 = (
-            r20 * i00 + r21 * i01 + r22 * i02,
-            r20 * i01 + r21 * i11 + r22 * i12,
-            r20 * i02 + r21 * i12 + r22 * i22,
-        )
-        P[l, 0, 0] = a0 * r00 + a1 * r01 + a2 * r02 + m * (y * y + z * z)
-        P[l, 0, 1] = a0 * r10 + a1 * r11 + a2 * r12 - m * x * y
-        P[l, 0, 2] = a0 * r20 + a1 * r21 + a2 * r22 - m * x * z
-        P[l, 1, 1] = b0 * r10 + b1 * r11 + b2 * r12 + m * (x * x + z * z)
-        P[l, 1, 2] = b0 * r20 + b1 * r21 + b2 * r22 - m * y * z
-        P[l, 2, 2] = d0 * r20 + d1 * r21 + d2 * r22 + m * (x * x + y * y)
-        P[l, 0, 3] = P[l, 1, 4] = P[l, 2, 5] = 0.0
-        P[l, 0, 4], P[l, 0, 5] = -m * z, m * y
-        P[l, 1, 3], P[l, 1, 5] = m * z, -m * x
-        P[l, 2, 3], P[l, 2, 4] = -m * y, m * x
-        P[l, 3, 3] = P[l, 4, 4] = P[l, 5, 5] = m
-        P[l, 3, 4] = P[l, 3, 5] = P[l, 4, 5] = 0.0
+# ---------------------------------------------------------------------------- angles
 
 
-@njit(cache=True)
-def _gain(P, S, U):
-    """Write U = P S from the upper triangle of P; return D = S . U and the sum of the sizes of its terms."""
-    for i in range(6):
-        total = 0.0
-        for j in range(i):
-            total += P[j, i] * S[j]
-        for j in range(i, 6):
-            total += P[i, j] * S[j]
-        U[i] = total
-    D = 0.0
-    size = 0.0
-    for i in range(6):
-        D += S[i] * U[i]
-        size += abs(S[i] * U[i])
-    return D, size
+@njit(cache=True, error_model="numpy", fastmath={"contract"})
+def sines(x, sine, cosine):
+    """Write sin x and cos x of flat arrays; to one unit in the last place up to 1e5, in vector instructions."""
+    largest = 0.0
+    for i in range(len(x)):
+        largest = max(largest, abs(x[i]))
+    if not largest < 1e5:
+        for i in range(len(x)):
+            sine[i], cosine[i] = math.sin(x[i]), math.cos(x[i])
+        return
+    for i in range(len(x)):
+        # n quarter turns, taken off in three parts of pi / 2 so that none of the products is rounded
+        n = np.floor(x[i] * 0.6366197723675814 + 0.5)
+        y = x[i] - n * 1.5707963267341256
+        y = y - n * 6.077100506303966e-11
+        y = y - n * 2.0222662487959506e-21
+        z = y * y
+        s = y + y * z * (-1.66666666666666324348e-01 + z * (8.33333333332248946124e-03 + z * (
+            -1.98412698298579493134e-04 + z * (2.75573137070700676789e-06 + z * (
+                -2.50507602534068634195e-08 + z * 1.58969099521155010221e-10)))))  # fmt: skip
+        c = 1.0 - 0.5 * z + z * z * (4.16666666666666019037e-02 + z * (-1.38888888888741095749e-03 + z * (
+            2.48015872894767294178e-05 + z * (-2.75573143513906633035e-07 + z * (
+                2.08757232129817482790e-09 - z * 1.13596475577881948265e-11)))))  # fmt: skip
+        quadrant = n - 4.0 * np.floor(0.25 * n)
+        odd = (quadrant == 1.0) | (quadrant == 3.0)
+        sine[i] = (c if odd else s) * (1.0 if quadrant < 1.5 else -1.0)
+        cosine[i] = (s if odd else c) * (-1.0 if (quadrant == 1.0) | (quadrant == 2.0) else 1.0)
 
 
-@njit(cache=True)
-def _cholesky6(P, L):
-    """Write the lower Cholesky factor of P (upper triangle) into L; return False if P is singular."""
-    for i in range(6):
-        for j in range(i + 1):
-            total = P[j, i]
-            for k in range(j):
-                total -= L[i, k] * L[j, k]
-            if i == j:
-                if not total > PIVOT * P[i, i]:
-                    return False
-                L[i, i] = math.sqrt(total)
-            else:
-                L[i, j] = total / L[j, j]
-    return True
+@njit(cache=True, error_model="numpy")
+def set_configuration(first, last, packed, q, base_rotation, w, turn):
+    """Write what `outward` starts from: joint displacements into turn (n_links,), rotations of roots into w.
 
-
-@njit(cache=True)
-def factor(parent, joint, molecule, S, P, U, D, root):
-    """Turn spatial inertias P into articulated ones, in place; write U (n_links, 6), D (n_links,), root (n_mol, 6, 6).
-
-    Returns -1, or the link at which the mass matrix is singular.
+    w is (n_links, columns) and turn (n_links,), also where they are one state of four; q (n_coordinates,),
+    base_rotation (n_molecules, 4).
     """
-    for l in range(len(parent) - 1, -1, -1):
+    parent, _, _, coordinate, molecule, _, q_reference = packed
+    for l in range(first, last):
+        if parent[l] < 0:
+            m = molecule[l]
+            a, x, y, z = base_rotation[m, 0], base_rotation[m, 1], base_rotation[m, 2], base_rotation[m, 3]
+            w[l, R] = 1.0 - 2.0 * (y * y + z * z)
+            w[l, R + 1] = 2.0 * (x * y - a * z)
+            w[l, R + 2] = 2.0 * (x * z + a * y)
+            w[l, R + 3] = 2.0 * (x * y + a * z)
+            w[l, R + 4] = 1.0 - 2.0 * (x * x + z * z)
+            w[l, R + 5] = 2.0 * (y * z - a * x)
+            w[l, R + 6] = 2.0 * (x * z - a * y)
+            w[l, R + 7] = 2.0 * (y * z + a * x)
+            w[l, R + 8] = 1.0 - 2.0 * (x * x + y * y)
+            turn[l] = 0.0
+        else:
+            c = coordinate[l]
+            turn[l] = q[c] - q_reference[c]
+
+
+# ---------------------------------------------------------------------------- outward: poses, inertias, bias
+
+
+@njit(**_OPTIONS, forceinline=True)
+def pose_link(constants, l, prismatic, turn, sine, cosine, w, up, out):
+    """Write rotation and position of a link into `out` from those of its parent in w; return axis and position."""
+    r00, r01, r02, r10, r11, r12 = get6(w, up, R)
+    r20, r21, r22, px, py, pz = get6(w, up, R + 6)
+    e00, e01, e02, e10, e11, e12 = get6(constants, l, E)
+    e20, e21, e22, a, b, c = get6(constants, l, E + 6)
+    px, py, pz = px + r00 * a + r01 * b + r02 * c, py + r10 * a + r11 * b + r12 * c, pz + r20 * a + r21 * b + r22 * c
+    x0, x1, x2 = r00 * e00 + r01 * e10 + r02 * e20, r10 * e00 + r11 * e10 + r12 * e20, r20 * e00 + r21 * e10 + r22 * e20
+    y0, y1, y2 = r00 * e01 + r01 * e11 + r02 * e21, r10 * e01 + r11 * e11 + r12 * e21, r20 * e01 + r21 * e11 + r22 * e21
+    z0, z1, z2 = r00 * e02 + r01 * e12 + r02 * e22, r10 * e02 + r11 * e12 + r12 * e22, r20 * e02 + r21 * e12 + r22 * e22
+    if prismatic:
+        d = at(turn, l)
+        px, py, pz = px + d * z0, py + d * z1, pz + d * z2
+    else:
+        s, c = at(sine, l), at(cosine, l)
+        x0, y0 = c * x0 + s * y0, c * y0 - s * x0
+        x1, y1 = c * x1 + s * y1, c * y1 - s * x1
+        x2, y2 = c * x2 + s * y2, c * y2 - s * x2
+    put6(out, l, R, x0, y0, z0, x1, y1, z1)
+    put6(out, l, R + 6, x2, y2, z2, px, py, pz)
+    return z0, z1, z2, px, py, pz
+
+
+@njit(**_OPTIONS)
+def outward(first, last, packed, sine, cosine, turn, w, v):
+    """Write poses, motion axes, spatial inertias, and, unless v is None, the bias wrenches at velocities v (n_dof,).
+
+    sine, cosine and turn (n_links,) belong to the joint displacements. Root rotations are in w. f is zero without
+    velocities.
+    """
+    parent, joint, dof, _, _, constants, _ = packed
+    for l in range(first, last):
+        up = parent[l]
+        if up < 0:
+            put3(w, l, POSITION, 0.0, 0.0, 0.0)
+            put6(w, l, S, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
+            if v is not None:
+                _move_root(joint[l] == FREE, dof[l], v, w, l)
+        else:
+            prismatic = joint[l] == PRISMATIC
+            z0, z1, z2, px, py, pz = pose_link(constants, l, prismatic, turn, sine, cosine, w, up, w)
+            s0, s1, s2, s3, s4, s5 = z0, z1, z2, py * z2 - pz * z1, pz * z0 - px * z2, px * z1 - py * z0
+            if prismatic:
+                s0, s1, s2, s3, s4, s5 = 0.0 * z0, 0.0 * z1, 0.0 * z2, z0, z1, z2
+            put6(w, l, S, s0, s1, s2, s3, s4, s5)
+            if v is not None:
+                _move_link(at(v, dof[l]), s0, s1, s2, s3, s4, s5, w, up, l)
+        _body(constants, l, w, v is not None)
+
+
+@njit(**_OPTIONS, forceinline=True)
+def _move_root(free, i, v, w, l):
+    """Write twist and acceleration of a root, whose origin moves straight on: about the fixed O, A = -omega x velocity."""
+    put6(w, l, V, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
+    put6(w, l, A, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
+    if free:
+        a, b, c, x, y, z = at(v, i), at(v, i + 1), at(v, i + 2), at(v, i + 3), at(v, i + 4), at(v, i + 5)
+        put6(w, l, V, a, b, c, x, y, z)
+        put3(w, l, A + 3, y * c - z * b, z * a - x * c, x * b - y * a)
+
+
+@njit(**_OPTIONS, forceinline=True)
+def _move_link(rate, s0, s1, s2, s3, s4, s5, w, up, l):
+    """Write twist and acceleration of a link: V = V_parent + S rate, A = A_parent + V_parent x S rate."""
+    wx, wy, wz, ux, uy, uz = get6(w, up, V)
+    ax, ay, az, gx, gy, gz = get6(w, up, A)
+    s0, s1, s2, s3, s4, s5 = s0 * rate, s1 * rate, s2 * rate, s3 * rate, s4 * rate, s5 * rate
+    put6(w, l, V, wx + s0, wy + s1, wz + s2, ux + s3, uy + s4, uz + s5)
+    put6(
+        w, l, A, ax + wy * s2 - wz * s1, ay + wz * s0 - wx * s2, az + wx * s1 - wy * s0,
+        gx + wy * s5 - wz * s4 + uy * s2 - uz * s1,
+        gy + wz * s3 - wx * s5 + uz * s0 - ux * s2,
+        gz + wx * s4 - wy * s3 + ux * s1 - uy * s0,
+    )  # fmt: skip
+
+
+@njit(**_OPTIONS, forceinline=True)
+def _body(constants, l, w, moving):
+    """Write centre of mass and spatial inertia of a link, whose pose is there; with `moving` its bias wrench too."""
+    r00, r01, r02, r10, r11, r12 = get6(w, l, R)
+    r20, r21, r22, x, y, z = get6(w, l, R + 6)
+    a, b, c = get3(constants, l, COM)
+    x, y, z = x + r00 * a + r01 * b + r02 * c, y + r10 * a + r11 * b + r12 * c, z + r20 * a + r21 * b + r22 * c
+    put3(w, l, C, x, y, z)
+    a, b, c = get3(constants, l, PLATE)
+    u0, u1, u2 = r00 * a + r01 * b + r02 * c, r10 * a + r11 * b + r12 * c, r20 * a + r21 * b + r22 * c
+    a, b, c = get3(constants, l, BLADE)
+    v0, v1, v2 = r00 * a + r01 * b + r02 * c, r10 * a + r11 * b + r12 * c, r20 * a + r21 * b + r22 * c
+    put6(w, l, M1, u0, u1, u2, v0, v1, v2)
+    m, s = get(constants, l, MASS), get(constants, l, SPHERE)
+    mx, my, mz = m * x, m * y, m * z
+    i00, i01, i02 = s + u0 * u0 + v0 * v0, u0 * u1 + v0 * v1, u0 * u2 + v0 * v2
+    i11, i12, i22 = s + u1 * u1 + v1 * v1, u1 * u2 + v1 * v2, s + u2 * u2 + v2 * v2
+    xx, yy, zz = mx * x, my * y, mz * z
+    put6(w, l, P, i00 + yy + zz, i01 - mx * y, i02 - mx * z, i11 + xx + zz, i12 - my * z, i22 + xx + yy)
+    put6(w, l, P + 6, 0.0, -mz, my, mz, 0.0, -mx)
+    put3(w, l, P + 12, -my, mx, 0.0)
+    put6(w, l, P + 15, m, 0.0, 0.0, m, 0.0, m)
+    if moving:
+        wx, wy, wz, ux, uy, uz = get6(w, l, V)
+        ax, ay, az, gx, gy, gz = get6(w, l, A)
+        # velocity and acceleration of the centre of mass
+        ux, uy, uz = ux + wy * z - wz * y, uy + wz * x - wx * z, uz + wx * y - wy * x
+        fx = m * (gx + ay * z - az * y + wy * uz - wz * uy)
+        fy = m * (gy + az * x - ax * z + wz * ux - wx * uz)
+        fz = m * (gz + ax * y - ay * x + wx * uy - wy * ux)
+        # spin, and the torque about O
+        hx, hy, hz = i00 * wx + i01 * wy + i02 * wz, i01 * wx + i11 * wy + i12 * wz, i02 * wx + i12 * wy + i22 * wz
+        nx = i00 * ax + i01 * ay + i02 * az + wy * hz - wz * hy + y * fz - z * fy
+        ny = i01 * ax + i11 * ay + i12 * az + wz * hx - wx * hz + z * fx - x * fz
+        nz = i02 * ax + i12 * ay + i22 * az + wx * hy - wy * hx + x * fy - y * fx
+        put6(w, l, F, nx, ny, nz, fx, fy, fz)
+    else:
+        put6(w, l, F, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
+
+
+# ---------------------------------------------------------------------------- inward: factor and substitution
+
+
+@njit(**_OPTIONS)
+def factor(first, last, packed, w, pivot, root, tau, x):
+    """Turn the inertias in w into gains U and pivots (n_links,), and write the roots' Cholesky factors.
+
+    root is (n_molecules, 36). Unless tau is None, the forward substitution of tau (n_dof,) less the bias goes with it:
+    x (n_dof,) gets u, and w the wrenches f. Returns -1, or the link at which a mass matrix is singular.
+    """
+    parent, joint, dof, _, molecule, _, _ = packed
+    for l in range(last - 1, first - 1, -1):
         up = parent[l]
         if up < 0:
             if joint[l] == FREE:
-                if not _cholesky6(P[l], root[molecule[l]]):
+                if not _factor_root(w, l, root, molecule[l]):
                     return l
-            elif joint[l] == POINT:
-                if not P[l, 3, 3] > 0.0:
-                    return l
+            elif joint[l] == POINT and not all_above(get(w, l, P + 15), 0.0 * get(w, l, P + 15)):
+                return l
             continue
-        d, size = _gain(P[l], S[l], U[l])
-        if not d > PIVOT * size:
+        s0, s1, s2, s3, s4, s5 = get6(w, l, S)
+        a00, a01, a02, a11, a12, a22 = get6(w, l, P)
+        b00, b01, b02, b10, b11, b12 = get6(w, l, P + 6)
+        b20, b21, b22 = get3(w, l, P + 12)
+        c00, c01, c02, c11, c12, c22 = get6(w, l, P + 15)
+        u0 = a00 * s0 + a01 * s1 + a02 * s2 + b00 * s3 + b01 * s4 + b02 * s5
+        u1 = a01 * s0 + a11 * s1 + a12 * s2 + b10 * s3 + b11 * s4 + b12 * s5
+        u2 = a02 * s0 + a12 * s1 + a22 * s2 + b20 * s3 + b21 * s4 + b22 * s5
+        u3 = b00 * s0 + b10 * s1 + b20 * s2 + c00 * s3 + c01 * s4 + c02 * s5
+        u4 = b01 * s0 + b11 * s1 + b21 * s2 + c01 * s3 + c11 * s4 + c12 * s5
+        u5 = b02 * s0 + b12 * s1 + b22 * s2 + c02 * s3 + c12 * s4 + c22 * s5
+        t0, t1, t2, t3, t4, t5 = s0 * u0, s1 * u1, s2 * u2, s3 * u3, s4 * u4, s5 * u5
+        d = t0 + t1 + t2 + t3 + t4 + t5
+        size = abs(t0) + abs(t1) + abs(t2) + abs(t3) + abs(t4) + abs(t5)
+        if not all_above(d, PIVOT * size):
             return l
-        D[l] = d
         inverse = 1.0 / d
-        for i in range(6):
-            scaled = U[l, i] * inverse
-            for j in range(i, 6):
-                P[up, i, j] += P[l, i, j] - scaled * U[l, j]
+        put_at(pivot, l, d)
+        put(w, l, INVERSE, inverse)
+        put6(w, l, U, u0, u1, u2, u3, u4, u5)
+        g0, g1, g2, g3, g4, g5 = u0 * inverse, u1 * inverse, u2 * inverse, u3 * inverse, u4 * inverse, u5 * inverse
+        add6(
+            w, up, P, a00 - u0 * g0, a01 - u0 * g1, a02 - u0 * g2, a11 - u1 * g1, a12 - u1 * g2, a22 - u2 * g2
+        )  # fmt: skip
+        add6(
+            w, up, P + 6, b00 - u0 * g3, b01 - u0 * g4, b02 - u0 * g5, b10 - u1 * g3, b11 - u1 * g4, b12 - u1 * g5
+        )  # fmt: skip
+        add3(w, up, P + 12, b20 - u2 * g3, b21 - u2 * g4, b22 - u2 * g5)
+        add6(
+            w, up, P + 15, c00 - u3 * g3, c01 - u3 * g4, c02 - u3 * g5, c11 - u4 * g4, c12 - u4 * g5, c22 - u5 * g5
+        )  # fmt: skip
+        if tau is not None:
+            f0, f1, f2, f3, f4, f5 = get6(w, l, F)
+            u = at(tau, dof[l]) - (s0 * f0 + s1 * f1 + s2 * f2 + s3 * f3 + s4 * f4 + s5 * f5)
+            put_at(x, dof[l], u)
+            add6(w, up, F, f0 + g0 * u, f1 + g1 * u, f2 + g2 * u, f3 + g3 * u, f4 + g4 * u, f5 + g5 * u)
     return -1
 
 
-@njit(cache=True)
-def log_det(parent, joint, molecule, P, D, root):
-    """Return ln det M from the factor."""
+@njit(**_OPTIONS)
+def substitute(first, last, packed, w, b, x):
+    """Forward substitution with the factor in w: x = b - S . f, f_parent += f + U x / D, from the wrenches f in w."""
+    parent, _, dof, _, _, _, _ = packed
+    for l in range(last - 1, first - 1, -1):
+        up = parent[l]
+        if up < 0:
+            continue
+        s0, s1, s2, s3, s4, s5 = get6(w, l, S)
+        u0, u1, u2, u3, u4, u5 = get6(w, l, U)
+        f0, f1, f2, f3, f4, f5 = get6(w, l, F)
+        u = at(b, dof[l]) - (s0 * f0 + s1 * f1 + s2 * f2 + s3 * f3 + s4 * f4 + s5 * f5)
+        put_at(x, dof[l], u)
+        u = u * get(w, l, INVERSE)
+        add6(w, up, F, f0 + u0 * u, f1 + u1 * u, f2 + u2 * u, f3 + u3 * u, f4 + u4 * u, f5 + u5 * u)
+
+
+# ---------------------------------------------------------------------------- outward: back substitution
+
+
+@njit(**_OPTIONS)
+def back_substitute(first, last, packed, w, root, b, x):
+    """Turn x (n_dof,), which holds u, into M^-1 (b - bias), with the wrenches f that came with it in w."""
+    parent, joint, dof, _, molecule, constants, _ = packed
+    for l in range(first, last):
+        up = parent[l]
+        i = dof[l]
+        if up < 0:
+            put6(w, l, A, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
+            if joint[l] == FREE:
+                for j in range(6):
+                    put(w, l, A + j, at(b, i + j) - get(w, l, F + j))
+                _solve_root(root, molecule[l], w, l, A)
+                for j in range(6):
+                    put_at(x, i + j, get(w, l, A + j))
+            elif joint[l] == POINT:
+                for j in range(3):
+                    put_at(x, i + j, (at(b, i + j) - get(w, l, F + 3 + j)) / get(constants, l, MASS))
+                    put(w, l, A + 3 + j, at(x, i + j))
+            continue
+        u0, u1, u2, u3, u4, u5 = get6(w, l, U)
+        a0, a1, a2, a3, a4, a5 = get6(w, up, A)
+        a = at(x, i) - (u0 * a0 + u1 * a1 + u2 * a2 + u3 * a3 + u4 * a4 + u5 * a5)
+        a = a * get(w, l, INVERSE)
+        put_at(x, i, a)
+        s0, s1, s2, s3, s4, s5 = get6(w, l, S)
+        put6(w, l, A, a0 + s0 * a, a1 + s1 * a, a2 + s2 * a, a3 + s3 * a, a4 + s4 * a, a5 + s5 * a)
+
+
+# ---------------------------------------------------------------------------- roots: 6 x 6
+
+
+@njit(cache=True, error_model="numpy")
+def _factor_root(w, l, root, m):
+    """Write the lower Cholesky factor of P of link l into root[m]; return False if P is singular."""
+    for i in range(6):
+        for j in range(i + 1):
+            total = get(w, l, P + PLACE[i][j])
+            size = total
+            for n in range(j):
+                total = total - get(root, m, 6 * i + n) * get(root, m, 6 * j + n)
+            if i > j:
+                put(root, m, 6 * i + j, total / get(root, m, 7 * j))
+            elif all_above(total, PIVOT * size):
+                put(root, m, 7 * i, math.sqrt(total))
+            else:
+                return False
+    return True
+
+
+@njit(cache=True, error_model="numpy")
+def _solve_root(root, m, w, l, c):
+    """Solve L L^T y = b in place, for the six columns of w that start at c."""
+    for i in range(6):
+        total = get(w, l, c + i)
+        for n in range(i):
+            total = total - get(root, m, 6 * i + n) * get(w, l, c + n)
+        put(w, l, c + i, total / get(root, m, 7 * i))
+    for i in range(5, -1, -1):
+        total = get(w, l, c + i)
+        for n in range(i + 1, 6):
+            total = total - get(root, m, 6 * n + i) * get(w, l, c + n)
+        put(w, l, c + i, total / get(root, m, 7 * i))
+
+
+@njit(cache=True, error_model="numpy")
+def _invert_root(root, m, w, l):
+    """Write the inverse of L L^T into the columns P of link l; A is scratch."""
+    for j in range(6):
+        put6(w, l, A, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
+        put(w, l, A + j, 1.0)
+        _solve_root(root, m, w, l, A)
+        for i in range(j + 1):
+            put(w, l, P + PLACE[i][j], get(w, l, A + i))
+
+
+# ---------------------------------------------------------------------------- ln det M
+
+
+@njit(cache=True, error_model="numpy")
+def log_det(first, last, packed, pivot, root):
+    """Return ln det M of links first to last, from pivot (n_links,) and root (n_molecules, 36) of one state."""
+    parent, joint, _, _, molecule, constants, _ = packed
     total = 0.0
     product = 1.0  # several pivots per logarithm
-    for l in range(len(parent)):
+    for l in range(first, last):
         if parent[l] >= 0:
-            product *= D[l]
+            product *= pivot[l]
         elif joint[l] == FREE:
             for i in range(6):
-                product *= root[molecule[l], i, i] ** 2
+                product *= root[molecule[l], 7 * i] ** 2
         elif joint[l] == POINT:
-            product *= P[l, 3, 3] ** 3
+            product *= constants[l, MASS] ** 3
         if not 1e-100 < product < 1e100:
             total += math.log(product)
             product = 1.0
     return total + math.log(product)
 
 
-@njit(cache=True)
-def _solve_root(L, b):
-    """Solve L L^T x = b in place, for b (6,)."""
-    for i in range(6):
-        total = b[i]
-        for k in range(i):
-            total -= L[i, k] * b[k]
-        b[i] = total / L[i, i]
-    for i in range(5, -1, -1):
-        total = b[i]
-        for k in range(i + 1, 6):
-            total -= L[k, i] * b[k]
-        b[i] = total / L[i, i]
-
-
-@njit(cache=True)
-def solve(parent, joint, molecule, dof, S, P, U, D, root, b, x, f):
-    """Write x = M^-1 b for vectors (n_dof,); f (n_links, 6) is scratch."""
-    f[:] = 0.0
-    for l in range(len(parent) - 1, -1, -1):
+@njit(**_OPTIONS)
+def log_det_gradient(first, last, packed, w, root, gradient):
+    """Write d ln det M / d q into gradient (n_coordinates,), from the factor in w, whose P it uses up."""
+    parent, joint, _, coordinate, molecule, _, _ = packed
+    for l in range(first, last):
         up = parent[l]
         if up < 0:
+            if joint[l] != FREE:
+                for i in range(21):
+                    put(w, l, P + i, 0.0)
+            elif l + 1 < last and parent[l + 1] >= 0:
+                _invert_root(root, molecule[l], w, l)
             continue
-        u = b[dof[l]]
-        for i in range(6):
-            u -= S[l, i] * f[l, i]
-        x[dof[l]] = u
-        u /= D[l]
-        for i in range(6):
-            f[up, i] += f[l, i] + U[l, i] * u
-    for l in range(len(parent)):
-        up = parent[l]
-        k = dof[l]
-        if up < 0:
-            if joint[l] == FREE:
-                for i in range(6):
-                    f[l, i] = b[k + i] - f[l, i]
-                _solve_root(root[molecule[l]], f[l])
-                for i in range(6):
-                    x[k + i] = f[l, i]
-            else:
-                f[l, :] = 0.0
-                if joint[l] == POINT:
-                    for i in range(3):
-                        x[k + i] = b[k + i] / P[l, 3, 3]
-            continue
-        a = x[k]
-        for i in range(6):
-            a -= U[l, i] * f[up, i]
-        a /= D[l]
-        x[k] = a
-        for i in range(6):
-            f[l, i] = f[up, i] + S[l, i] * a
-
-
-@njit(cache=True)
-def _cross_motion(V, W, out):
-    """Write the spatial cross product V x W of motions."""
-    out[0] = V[1] * W[2] - V[2] * W[1]
-    out[1] = V[2] * W[0] - V[0] * W[2]
-    out[2] = V[0] * W[1] - V[1] * W[0]
-    out[3] = V[1] * W[5] - V[2] * W[4] + V[4] * W[2] - V[5] * W[1]
-    out[4] = V[2] * W[3] - V[0] * W[5] + V[5] * W[0] - V[3] * W[2]
-    out[5] = V[0] * W[4] - V[1] * W[3] + V[3] * W[1] - V[4] * W[0]
-
-
-@njit(cache=True)
-def velocity_terms(parent, joint, dof, S, I, v, V, C, f):
-    """Write link twists V, velocity-product accelerations C and bias forces f = V x* I V, each (n_links, 6).
-
-    `I` holds the spatial inertias before they are turned into articulated ones.
-    """
-    h = np.empty(6)
-    for l in range(len(parent)):
-        up = parent[l]
-        k = dof[l]
-        if up < 0:
-            for i in range(6):
-                V[l, i] = v[k + i] if joint[l] == FREE else 0.0
-                C[l, i] = 0.0
-            if joint[l] == POINT:
-                for i in range(3):
-                    V[l, 3 + i] = v[k + i]
-        else:
-            rate = v[k]
-            _cross_motion(V[up], S[l], C[l])
-            for i in range(6):
-                V[l, i] = V[up, i] + S[l, i] * rate
-                C[l, i] *= rate
-        for i in range(6):
-            total = 0.0
-            for j in range(i):
-                total += I[l, j, i] * V[l, j]
-            for j in range(i, 6):
-                total += I[l, i, j] * V[l, j]
-            h[i] = total
-        V0, V1, V2, V3, V4, V5 = V[l, 0], V[l, 1], V[l, 2], V[l, 3], V[l, 4], V[l, 5]
-        f[l, 0] = V1 * h[2] - V2 * h[1] + V4 * h[5] - V5 * h[4]
-        f[l, 1] = V2 * h[0] - V0 * h[2] + V5 * h[3] - V3 * h[5]
-        f[l, 2] = V0 * h[1] - V1 * h[0] + V3 * h[4] - V4 * h[3]
-        f[l, 3] = V1 * h[5] - V2 * h[4]
-        f[l, 4] = V2 * h[3] - V0 * h[5]
-        f[l, 5] = V0 * h[4] - V1 * h[3]
-
-
-@njit(cache=True)
-def accelerations(parent, joint, molecule, dof, S, P, U, D, root, V, C, f, tau, acc):
-    """Write the generalised accelerations `acc` (n_dof,) under `tau`; `f` (bias forces) is used up."""
-    for l in range(len(parent) - 1, -1, -1):
-        up = parent[l]
-        if up < 0:
-            continue
-        u = tau[dof[l]]
-        for i in range(6):
-            u -= S[l, i] * f[l, i] + U[l, i] * C[l, i]
-        acc[dof[l]] = u
-        u /= D[l]
-        for i in range(6):
-            total = f[l, i] + U[l, i] * u
-            for j in range(i):
-                total += P[l, j, i] * C[l, j]
-            for j in range(i, 6):
-                total += P[l, i, j] * C[l, j]
-            f[up, i] += total
-    for l in range(len(parent)):
-        up = parent[l]
-        k = dof[l]
-        if up < 0:
-            if joint[l] == FREE:
-                for i in range(6):
-                    f[l, i] = tau[k + i] - f[l, i]
-                _solve_root(root[molecule[l]], f[l])
-                for i in range(6):
-                    acc[k + i] = f[l, i]
-                # the base origin is a point of the body: from the rate of the twist to the point's acceleration
-                acc[k + 3] += V[l, 1] * V[l, 5] - V[l, 2] * V[l, 4]
-                acc[k + 4] += V[l, 2] * V[l, 3] - V[l, 0] * V[l, 5]
-                acc[k + 5] += V[l, 0] * V[l, 4] - V[l, 1] * V[l, 3]
-            else:
-                f[l, :] = 0.0
-                if joint[l] == POINT:
-                    for i in range(3):
-                        acc[k + i] = tau[k + i] / P[l, 3, 3]
-            continue
-        a = acc[k]
-        for i in range(6):
-            a -= U[l, i] * f[up, i]
-        a /= D[l]
-        acc[k] = a
-        for i in range(6):
-            f[l, i] = f[up, i] + C[l, i] + S[l, i] * a
-
-
-@njit(cache=True)
-def _inverse_root(L, Y):
-    """Write the inverse of L L^T (6 x 6), full, into Y."""
-    column = np.empty(6)
-    for j in range(6):
-        column[:] = 0.0
-        column[j] = 1.0
-        _solve_root(L, column)
-        for i in range(6):
-            Y[i, j] = column[i]
-
-
-@njit(cache=True)
-def log_det_gradient(parent, joint, molecule, coordinate, S, P, U, D, root, Y, gradient):
-    """Write d ln det M / d q (n_coordinates,) from the factor; Y (n_links, 6, 6) is scratch.
-
-    The lower triangles of P are filled in on the way.
-    """
-    w = np.empty(6)
-    for l in range(len(parent)):
-        up = parent[l]
-        if up < 0:
-            if joint[l] == FREE:
-                _inverse_root(root[molecule[l]], Y[l])
-            else:
-                Y[l, :, :] = 0.0
-                if joint[l] == POINT:
-                    for i in range(3, 6):
-                        Y[l, i, i] = 1.0 / P[l, 3, 3]
-            continue
-        Yp, Pl, s, u = Y[up], P[l], S[l], U[l]
-        for i in range(1, 6):
-            for j in range(i):
-                Pl[i, j] = Pl[j, i]
-        uw = 0.0
-        for i in range(6):
-            w[i] = _dot(Yp[i], u)
-            uw += w[i] * u[i]
-        inverse = 1.0 / D[l]
-        gradient[coordinate[l]] = -2.0 * (_trace(Yp, Pl, s) - inverse * _sandwich(u, s, w))
-        curve = inverse + uw * inverse * inverse
-        Yl = Y[l]
-        for i in range(6):
-            si, wi = s[i] * inverse, w[i] * inverse - s[i] * curve
-            for j in range(6):
-                Yl[i, j] = Yp[i, j] - si * w[j] - wi * s[j]
-
-
-@njit(cache=True, inline="always")
-def _dot(a, b):
-    return a[0] * b[0] + a[1] * b[1] + a[2] * b[2] + a[3] * b[3] + a[4] * b[4] + a[5] * b[5]
-
-
-@njit(cache=True, inline="always")
-def _trace(Y, P, s):
-    """Return tr(Y P crm(s)) for symmetric Y and P, where crm(s) = [[w~, 0], [v~, w~]] for s = (w, v).
-
-    crm(s) is built of cross-product matrices, so only antisymmetric parts of Y P count.
-    """
-    x = _dot(Y[1], P[2]) - _dot(Y[2], P[1]) + _dot(Y[4], P[5]) - _dot(Y[5], P[4])
-    y = _dot(Y[2], P[0]) - _dot(Y[0], P[2]) + _dot(Y[5], P[3]) - _dot(Y[3], P[5])
-    z = _dot(Y[0], P[1]) - _dot(Y[1], P[0]) + _dot(Y[3], P[4]) - _dot(Y[4], P[3])
-    a = _dot(Y[1], P[5]) - _dot(Y[2], P[4])
-    b = _dot(Y[2], P[3]) - _dot(Y[0], P[5])
-    c = _dot(Y[0], P[4]) - _dot(Y[1], P[3])
-    return s[0] * x + s[1] * y + s[2] * z + s[3] * a + s[4] * b + s[5] * c
-
-
-@njit(cache=True, inline="always")
-def _sandwich(u, s, w):
-    """Return u . crm(s) w."""
-    return (
-        u[0] * (s[1] * w[2] - s[2] * w[1])
-        + u[1] * (s[2] * w[0] - s[0] * w[2])
-        + u[2] * (s[0] * w[1] - s[1] * w[0])
-        + u[3] * (s[1] * w[5] - s[2] * w[4] + s[4] * w[2] - s[5] * w[1])
-        + u[4] * (s[2] * w[3] - s[0] * w[5] + s[5] * w[0] - s[3] * w[2])
-        + u[5] * (s[0] * w[4] - s[1] * w[3] + s[3] * w[1] - s[4] * w[0])
-    )
+        s0, s1, s2, s3, s4, s5 = get6(w, l, S)
+        u0, u1, u2, u3, u4, u5 = get6(w, l, U)
+        inverse = get(w, l, INVERSE)
+        # Y of the parent: d, e and g are its blocks
+        d00, d01, d02, d11, d12, d22 = get6(w, up, P)
+        e00, e01, e02, e10, e11, e12 = get6(w, up, P + 6)
+        e20, e21, e22 = get3(w, up, P + 12)
+        g00, g01, g02, g11, g12, g22 = get6(w, up, P + 15)
+        w0 = d00 * u0 + d01 * u1 + d02 * u2 + e00 * u3 + e01 * u4 + e02 * u5
+        w1 = d01 * u0 + d11 * u1 + d12 * u2 + e10 * u3 + e11 * u4 + e12 * u5
+        w2 = d02 * u0 + d12 * u1 + d22 * u2 + e20 * u3 + e21 * u4 + e22 * u5
+        w3 = e00 * u0 + e10 * u1 + e20 * u2 + g00 * u3 + g01 * u4 + g02 * u5
+        w4 = e01 * u0 + e11 * u1 + e21 * u2 + g01 * u3 + g11 * u4 + g12 * u5
+        w5 = e02 * u0 + e12 * u1 + e22 * u2 + g02 * u3 + g12 * u4 + g22 * u5
+        uw = u0 * w0 + u1 * w1 + u2 * w2 + u3 * w3 + u4 * w4 + u5 * w5
+        # tr(Y P crm(s)): crm is made of cross-product matrices, so only antisymmetric parts of Y P count
+        a00, a01, a02, a11, a12, a22 = get6(w, l, P)
+        b00, b01, b02, b10, b11, b12 = get6(w, l, P + 6)
+        b20, b21, b22 = get3(w, l, P + 12)
+        c00, c01, c02, c11, c12, c22 = get6(w, l, P + 15)
+        x = (
+            d01 * a02 + d11 * a12 + d12 * a22 + e10 * b20 + e11 * b21 + e12 * b22
+            - d02 * a01 - d12 * a11 - d22 * a12 - e20 * b10 - e21 * b11 - e22 * b12
+            + e01 * b02 + e11 * b12 + e21 * b22 + g01 * c02 + g11 * c12 + g12 * c22
+            - e02 * b01 - e12 * b11 - e22 * b21 - g02 * c01 - g12 * c11 - g22 * c12
+        )  # fmt: skip
+        y = (
+            d02 * a00 + d12 * a01 + d22 * a02 + e20 * b00 + e21 * b01 + e22 * b02
+            - d00 * a02 - d01 * a12 - d02 * a22 - e00 * b20 - e01 * b21 - e02 * b22
+            + e02 * b00 + e12 * b10 + e22 * b20 + g02 * c00 + g12 * c01 + g22 * c02
+            - e00 * b02 - e10 * b12 - e20 * b22 - g00 * c02 - g01 * c12 - g02 * c22
+        )  # fmt: skip
+        z = (
+            d00 * a01 + d01 * a11 + d02 * a12 + e00 * b10 + e01 * b11 + e02 * b12
+            - d01 * a00 - d11 * a01 - d12 * a02 - e10 * b00 - e11 * b01 - e12 * b02
+            + e00 * b01 + e10 * b11 + e20 * b21 + g00 * c01 + g01 * c11 + g02 * c12
+            - e01 * b00 - e11 * b10 - e21 * b20 - g01 * c00 - g11 * c01 - g12 * c02
+        )  # fmt: skip
+        a = (
+            d01 * b02 + d11 * b12 + d12 * b22 + e10 * c02 + e11 * c12 + e12 * c22
+            - d02 * b01 - d12 * b11 - d22 * b21 - e20 * c01 - e21 * c11 - e22 * c12
+        )  # fmt: skip
+        b = (
+            d02 * b00 + d12 * b10 + d22 * b20 + e20 * c00 + e21 * c01 + e22 * c02
+            - d00 * b02 - d01 * b12 - d02 * b22 - e00 * c02 - e01 * c12 - e02 * c22
+        )  # fmt: skip
+        c = (
+            d00 * b01 + d01 * b11 + d02 * b21 + e00 * c01 + e01 * c11 + e02 * c12
+            - d01 * b00 - d11 * b10 - d12 * b20 - e10 * c00 - e11 * c01 - e12 * c02
+        )  # fmt: skip
+        trace = s0 * x + s1 * y + s2 * z + s3 * a + s4 * b + s5 * c
+        # u . crm(s) w
+        x, y, z = s1 * w2 - s2 * w1, s2 * w0 - s0 * w2, s0 * w1 - s1 * w0
+        a, b, c = s1 * w5 - s2 * w4, s2 * w3 - s0 * w5, s0 * w4 - s1 * w3
+        m0, m1, m2 = s4 * w2 - s5 * w1, s5 * w0 - s3 * w2, s3 * w1 - s4 * w0
+        sandwich = u0 * x + u1 * y + u2 * z + u3 * (a + m0) + u4 * (b + m1) + u5 * (c + m2)
+        put_at(gradient, coordinate[l], -2.0 * (trace - inverse * sandwich))
+        # Y = Y_parent - s w^T / D - w s^T / D + s s^T (1 / D + u . w / D^2), written with w - s curve for w
+        curve = 0.5 * (1.0 + uw * inverse)
+        w0, w1, w2 = (w0 - s0 * curve) * inverse, (w1 - s1 * curve) * inverse, (w2 - s2 * curve) * inverse
+        w3, w4, w5 = (w3 - s3 * curve) * inverse, (w4 - s4 * curve) * inverse, (w5 - s5 * curve) * inverse
+        put6(
+            w, l, P, d00 - 2.0 * s0 * w0, d01 - s0 * w1 - w0 * s1, d02 - s0 * w2 - w0 * s2,
+            d11 - 2.0 * s1 * w1, d12 - s1 * w2 - w1 * s2, d22 - 2.0 * s2 * w2,
+        )  # fmt: skip
+        put6(
+            w, l, P + 6, e00 - s0 * w3 - w0 * s3, e01 - s0 * w4 - w0 * s4, e02 - s0 * w5 - w0 * s5,
+            e10 - s1 * w3 - w1 * s3, e11 - s1 * w4 - w1 * s4, e12 - s1 * w5 - w1 * s5,
+        )  # fmt: skip
+        put3(w, l, P + 12, e20 - s2 * w3 - w2 * s3, e21 - s2 * w4 - w2 * s4, e22 - s2 * w5 - w2 * s5)
+        put6(
+            w, l, P + 15, g00 - 2.0 * s3 * w3, g01 - s3 * w4 - w3 * s4, g02 - s3 * w5 - w3 * s5,
+            g11 - 2.0 * s4 * w4, g12 - s4 * w5 - w4 * s5, g22 - 2.0 * s5 * w5,
+        )  # fmt: skip
