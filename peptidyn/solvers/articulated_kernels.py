@@ -167,7 +167,7 @@ def outward(first, last, packed, sine, cosine, turn, w, v):
 
 @njit(**_OPTIONS, forceinline=True)
 def _move_root(free, i, v, w, l):
-    """Write twist and acceleration of a root, whose origin moves straight on: about the fixed O, A = -omega x velocity."""
+    """Write twist and acceleration of a root. Its origin moves straight on: about the fixed O, A = -w x velocity."""
     put6(w, l, V, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
     put6(w, l, A, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
     if free:
