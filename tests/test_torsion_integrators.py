@@ -80,6 +80,25 @@ def test_ghmc_accepts_small_steps_and_reports():
     assert simulation.currentStep == 100
 
 
+def test_a_rejected_proposal_leaves_the_forces_of_its_start():
+    structure = load(DATA / "ala1.pdb")
+    integrator = ptd.TorsionGHMCIntegrator(ptd.build_tree(structure), 300, 1.0, 0.1, seed=3)
+    simulation = simulate(structure, integrator)
+    simulation.step(1)
+    stepper = integrator._stepper
+    for _ in range(40):
+        before = integrator.counters["accepted"]
+        simulation.step(1)
+        if integrator.counters["accepted"] == before:
+            break
+    assert integrator.acceptance < 1.0
+    kept = stepper._evaluate().copy()
+    stepper.forget()
+    fresh = stepper._evaluate()
+    integrator.mover.flush()
+    assert np.abs(fresh - kept).max() < 1e-9 * np.abs(kept).max()
+
+
 def test_hydrogen_mass_repartitioning():
     structure = load(DATA / "ala1.pdb")
     tree = ptd.build_tree(structure, "phi psi methyl")

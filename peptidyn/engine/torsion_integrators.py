@@ -62,6 +62,22 @@ def repartition_hydrogen_mass(tree: TreeModel, hydrogen_mass: Any) -> np.ndarray
     return masses
 
 
+class _NotFinite(Exception):
+    """Forces that are not finite numbers."""
+
+
+def _read_forces(state: Any, out: np.ndarray) -> np.ndarray:
+    """Write the forces of an OpenMM State into `out` (n_atoms, 3), kJ/mol/nm, and return it.
+
+    The public call makes a Quantity, which takes longer than the projection of the forces; what it calls does not.
+    """
+    if hasattr(state, "_getVectorAsNumpy"):
+        state._getVectorAsNumpy(openmm.State.Forces, out)
+    else:
+        out[:] = state.getForces(asNumpy=True)._value
+    return out
+
+
 class TorsionIntegrator(openmm.CustomIntegrator):
     """What the torsion integrators share: the Context, the forces, the Fixman torque."""
 
@@ -78,6 +94,7 @@ class TorsionIntegrator(openmm.CustomIntegrator):
         self._kT = BOLTZMANN * temperature
         self.rng = np.random.default_rng(seed)
         self.mover = Mover(self.tree)
+        self._force = np.zeros((self.tree.n_atoms, 3))
         self._context: Any = None
         self._known: tuple[np.ndarray, np.ndarray] | None = None
         self.notes: list[str] = []
@@ -184,11 +201,13 @@ class TorsionIntegrator(openmm.CustomIntegrator):
         context = self._context()
         context.setPositions(mover.place())
         state = context.getState(forces=True, energy=want_energy, groups=self.getIntegrationForceGroups())
-        torque = mover.load_forces(state.getForces(asNumpy=True)._value, self._kT if self.fixman else 0.0)
-        energy = state.getPotentialEnergy()._value if want_energy else math.nan
-        if self.fixman and want_energy:
-            energy += self._kT * mover.fixman_energy()
-        return energy, torque
+        torque = mover.load_forces(_read_forces(state, self._force), self._kT if self.fixman else 0.0)
+        if not want_energy:
+            if not math.isfinite(self._force.sum()):
+                raise _NotFinite
+            return math.nan, torque
+        energy = state.getPotentialEnergy()._value  # what tells GHMC that forces are not finite
+        return energy + (self._kT * mover.fixman_energy() if self.fixman else 0.0), torque
 
     def step(self, steps: int) -> None:
         """Advance the simulation by `steps` time steps."""
@@ -198,20 +217,22 @@ class TorsionIntegrator(openmm.CustomIntegrator):
         done = 0
         try:
             for done in range(1, steps + 1):
-                before = self.mover.save()
-                if not self._stepper.step() or not np.isfinite(self.mover.momentum).all():
-                    done -= 1
-                    error = self._step_error(context, done)
-                    self.mover.restore(before)
+                try:
+                    made = self._stepper.step()
+                except _NotFinite:
+                    self.mover.undo()
                     self._stepper.forget()
-                    raise error
+                    made = False
+                if not made:
+                    done -= 1
+                    raise self._step_error(context, done)
         finally:
             self._write(context, done)  # also after none: forces were asked for at trial positions
 
     def _step_error(self, context: Any, done: int) -> StepError:
         rate = (
             np.abs(self.mover.velocities()[self.tree.coordinate_dof])
-            if np.isfinite(self.mover.momentum).all()
+            if math.isfinite(self._force.sum()) and np.isfinite(self.mover.momentum).all()
             else None
         )
         h = self.getStepSize()._value

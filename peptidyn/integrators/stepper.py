@@ -140,8 +140,10 @@ class MetropolisStepper(Stepper):
         duration = self.timestep * self.steps
         self._thermalise(0.5 * duration)
         saved = self.mover.save()
-        torque, energy = self._evaluate(want_energy=True), self._energy
+        torque = self._evaluate(want_energy=True)
+        energy = self._energy
         before = energy + self.mover.kinetic_energy()
+        torque = torque.copy()  # the forces of the proposal may go into the same array
         self.proposed += 1
         change = self._propose(before)
         if change <= 0.0 or self.rng.random() < math.exp(-change / self.kT):
