@@ -1,8 +1,9 @@
-"""What the Fixman potential does: a chain of six beads without any forces, with and without it.
+"""What the Fixman potential does: a chain without any forces, with and without it, and the map of capped alanine.
 
-    python examples/fixman_on_off.py [--samples 20000] [-o fixman_on_off.png]
+    python examples/fixman_on_off.py [--samples 20000] [--quick] [-o fixman_on_off.png]
 
-Rigid dynamics samples sqrt(det M) although nothing acts on the torsions; with U_F they are uniform, as they should be.
+Left: six beads. Rigid dynamics samples sqrt(det M) although nothing acts on the torsions; with U_F they are uniform, as
+they should be. Right: U_F of capped alanine over phi and psi, which rigid dynamics without it would follow.
 """
 
 import argparse
@@ -40,6 +41,7 @@ def sample(tree: ptd.TreeModel, fixman: bool, n: int, seed: int = 2) -> np.ndarr
 def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--samples", type=int, default=20000)
+    parser.add_argument("--quick", action="store_true", help="a run of seconds")
     parser.add_argument("-o", "--output", default="fixman_on_off.png")
     options = parser.parse_args(arguments)
     tree = ptd.bead_chain(6, 0.15, np.deg2rad(110), 12.0, torsion=1.2)
@@ -48,9 +50,10 @@ def main(arguments: list[str] | None = None) -> None:
     metric = np.exp(0.5 * ptd.FixmanPotential(tree, 300).log_metric(mesh)).reshape(36, 36, 36).sum(axis=(0, 2))
     expected = metric / metric.mean() / (2 * np.pi)
 
-    figure, axes = new_figure(figsize=(6.0, 4.2))
+    samples = 200 if options.quick else options.samples
+    figure, (axes, right) = new_figure(1, 2, figsize=(10.4, 4.2))
     for fixman, marker, color in ((False, "s", "#c8781e"), (True, "o", "#1f4e79")):
-        middle = sample(tree, fixman, options.samples)[:, 1]
+        middle = sample(tree, fixman, samples)[:, 1]
         density, error, edges = weighted_histogram(middle, np.ones(len(middle)), 18, (-np.pi, np.pi))
         centre = np.rad2deg(0.5 * (edges[1:] + edges[:-1]))
         label = "with U_F" if fixman else "without U_F"
@@ -61,8 +64,13 @@ def main(arguments: list[str] | None = None) -> None:
         xlabel="middle torsion (degrees)", ylabel="density (1/rad)", title="Six beads, no forces, 300 K", ylim=(0, None)
     )
     axes.legend(frameon=False, ncol=2)
+    chart = ptd.fixman_map(ptd.build_tree(ptd.build_peptide("A"), soft="phi psi"), 2, points=36)
+    lines = right.contour(chart.phi, chart.psi, chart.energy.T, levels=8, cmap="cividis")
+    right.clabel(lines, fmt="%.2f", fontsize=7)
+    right.set(xlabel="φ (degrees)", ylabel="ψ (degrees)", title="$U_F$ of capped alanine (kT)", aspect="equal")
+    right.set(xticks=range(-180, 181, 60), yticks=range(-180, 181, 60))
     save_figure(figure, options.output)
-    print(f"{options.samples} samples each, bars are two standard errors; picture in {options.output}")
+    print(f"{samples} samples each, bars are two standard errors; picture in {options.output}")
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """A stock OpenMM script with one line changed: the integrator moves torsions only.
 
-    python examples/swap_integrator.py [--steps 20000] [-o swap_integrator.png]
+    python examples/swap_integrator.py [--steps 20000] [--quick] [-o swap_integrator.png]
 
 Capped alanine tripeptide in vacuum at 300 K, then the backbone torsions it visited.
 """
@@ -38,12 +38,14 @@ def run(steps: int, interval: int = 20) -> tuple[np.ndarray, np.ndarray]:
 def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--steps", type=int, default=20000)
+    parser.add_argument("--quick", action="store_true", help="a run of seconds")
     parser.add_argument("-o", "--output", default="swap_integrator.png")
     options = parser.parse_args(arguments)
-    phi, psi = run(options.steps)
+    phi, psi = run(100 if options.quick else options.steps)
     figure, axes = new_figure(figsize=(5.0, 4.8))
     for k, marker in enumerate("o^s"):
-        axes.plot(phi[:, k], psi[:, k], marker, markersize=3, alpha=0.4, label=f"residue {k + 2}")
+        colour = ("#1f4e79", "#c8781e", "#808080")[k]
+        axes.plot(phi[:, k], psi[:, k], marker, color=colour, markersize=3, alpha=0.5, label=f"residue {k + 2}")
     axes.set(
         xlabel="φ (degrees)",
         ylabel="ψ (degrees)",

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 from peptidyn._version import __version__
 
 if TYPE_CHECKING:
+    from peptidyn.analysis.report import write_report
+    from peptidyn.analysis.study import Study
     from peptidyn.engine.fixman_force import FixmanForce
     from peptidyn.engine.forces import make_system
     from peptidyn.engine.simulation import TorsionSimulation
@@ -73,6 +75,8 @@ _PUBLIC = {
     "GibbsSampler": "peptidyn.sampling.gibbs",
     "ReplicaExchange": "peptidyn.sampling.exchange",
     "geometric_temperatures": "peptidyn.sampling.exchange",
+    "Study": "peptidyn.analysis.study",
+    "write_report": "peptidyn.analysis.report",
 }
 
 __all__ = [  # noqa: RUF022 - in the order of the flow, as in _PUBLIC
@@ -81,7 +85,7 @@ __all__ = [  # noqa: RUF022 - in the order of the flow, as in _PUBLIC
     "inverse_dynamics", "kinetic_energy", "DHChain", "FixmanPotential", "FixmanForce", "fixman_weights", "fixman_map",
     "TorsionVerletIntegrator", "TorsionLangevinIntegrator", "TorsionGHMCIntegrator", "make_system",
     "TorsionSimulation", "TorsionReporter", "TorsionalHMC", "CartesianHMC", "TorsionMove", "PivotMove", "GibbsSampler",
-    "ReplicaExchange", "geometric_temperatures",
+    "ReplicaExchange", "geometric_temperatures", "Study", "write_report",
 ]  # fmt: skip
 
 

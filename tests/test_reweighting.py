@@ -237,3 +237,11 @@ def test_bad_arguments():
         ptd.fixman_weights(tree, np.zeros((3, 22, 3)), 300, tolerance=0)
     with pytest.raises(ArgumentError, match="one per frame"):
         weighted_average(np.zeros(3), np.zeros(4))
+
+
+def test_positions_that_are_not_numbers_are_refused():
+    tree = ptd.bead_chain(4, 0.15, np.deg2rad(110), 12.0)
+    frames = np.tile(tree.positions(tree.reference), (3, 1, 1))
+    frames[1, 2, 0] = np.nan
+    with pytest.raises(TrajectoryError, match="frame 1 of the trajectory"):
+        ptd.fixman_weights(tree, frames, 300)

@@ -202,6 +202,9 @@ def _chunks(tree: TreeModel, trajectory: Any, top: Any) -> tuple[Iterator[tuple[
     xyz = np.asarray(getattr(trajectory, "xyz", trajectory))
     if xyz.ndim != 3 or xyz.shape[1:] != (tree.n_atoms, 3):
         raise TrajectoryError(f"the trajectory has shape {xyz.shape}, expected (n_frames, {tree.n_atoms}, 3)")
+    bad = np.flatnonzero(~np.isfinite(xyz).all(axis=(1, 2)))
+    if bad.size:
+        raise TrajectoryError(f"frame {bad[0]} of the trajectory holds positions that are not finite numbers")
     times = np.asarray(getattr(trajectory, "time", np.arange(len(xyz))), dtype=np.float64)
     size = 100
     pieces = (slice(start, min(start + size, len(xyz))) for start in range(0, len(xyz), size))
