@@ -4,7 +4,7 @@
 
 Left: torsional HMC alone, which keeps the bond lengths and angles of the relaxed structure. Right: the same mixed with
 Cartesian HMC, which lets them move: the flexible force field without time-step error. Both at 300 K in implicit
-solvent. The difference in populations is the price of rigid geometry, which no metric correction pays.
+solvent. A difference in populations beyond the errors is the price of rigid geometry, which no metric correction pays.
 """
 
 import argparse
@@ -50,7 +50,7 @@ def main(arguments: list[str] | None = None) -> None:
             np.arange(-180, 181, 10), np.arange(-180, 181, 10), np.ma.masked_equal(counts.T, 0), cmap="cividis"
         )
         name = "torsions and Cartesian" if exact else "torsions only"
-        axes.set_title(f"{name}: helical part {mean:.2f} ± {error:.2f}", fontsize=11)
+        axes.set_title(f"{name}\nhelical part {mean:.2f} ± {error:.2f}", fontsize=11)
         axes.set(xlabel="φ (degrees)", xticks=range(-180, 181, 60), yticks=range(-180, 181, 60), aspect="equal")
         figure.colorbar(chart, ax=axes, label="samples", shrink=0.8)
     panels[0].set_ylabel("ψ (degrees)")

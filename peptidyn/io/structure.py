@@ -63,10 +63,12 @@ class Structure:
 
     @property
     def n_atoms(self) -> int:
+        """Number of atoms."""
         return self.atoms.n_atoms
 
     @property
     def n_residues(self) -> int:
+        """Number of residues."""
         return self.atoms.n_residues
 
     @cached_property

@@ -118,10 +118,10 @@ class Links:
 
 @dataclass(frozen=True, eq=False)
 class TreeModel:
-    """Frozen model of a forest of articulated molecules. Make one with `build_tree`.
+    """Frozen model of a forest of articulated molecules. Make one with `build_tree`. Arrays are read-only.
 
-    Attributes (arrays are read-only)
-    ---------------------------------
+    Attributes
+    ----------
     parent : (n_links,) int
         Link each link hangs on; -1 for the root of a molecule.
     joint : (n_links,) int
@@ -138,8 +138,8 @@ class TreeModel:
         Molecule of each link.
     molecule_link, molecule_dof : (n_molecules + 1,) int
         Where each molecule's links and degrees of freedom start.
-    link_mass : (n_links,), link_com : (n_links, 3), link_inertia : (n_links, 3, 3)
-        Mass properties in the reference axes, centre of mass relative to `origin`, inertia about the centre of mass.
+    link_mass, link_com, link_inertia : (n_links,), (n_links, 3), (n_links, 3, 3)
+        Mass properties (Da, nm, Da nm^2) in the reference axes, centre of mass relative to `origin`, inertia about the centre of mass.
         The mass of atoms that lie on a joint's axis is shared between the bodies on both sides, which leaves the mass
         matrix as it is and makes every inertia invertible. Massless links have zeros.
     q_reference : (n_coordinates,)
@@ -150,7 +150,7 @@ class TreeModel:
         Link that carries each atom.
     local : (n_atoms, 3)
         Atom position relative to the origin of its link, reference axes, nm.
-    share_link, share_atom : int, share_weight : float
+    share_link, share_atom, share_weight : (n_shares,) int, int, float
         Atoms of every rigid unit, its own and those shared with a neighbour, with the share of their mass.
     joint_atoms : (n_links, 3) int
         (-1, j, k) for a torsion about j -> k; (i, j, k) for a bend of i-j-k; (-1, -1, -1) otherwise.
@@ -208,10 +208,12 @@ class TreeModel:
 
     @property
     def n_atoms(self) -> int:
+        """Number of atoms."""
         return len(self.masses)
 
     @property
     def n_links(self) -> int:
+        """Number of links: bodies, and massless ones between two joints of one bond."""
         return len(self.parent)
 
     @cached_property
@@ -221,6 +223,7 @@ class TreeModel:
 
     @property
     def n_molecules(self) -> int:
+        """Number of molecules."""
         return len(self.molecule_link) - 1
 
     @property
@@ -230,10 +233,12 @@ class TreeModel:
 
     @property
     def n_torsions(self) -> int:
+        """Number of soft torsions."""
         return len(self.torsion_index)
 
     @property
     def n_bends(self) -> int:
+        """Number of opened bond angles."""
         return len(self.bend_index)
 
     @cached_property

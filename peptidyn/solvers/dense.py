@@ -84,7 +84,18 @@ def weighted_jacobian(tree: TreeModel, state: State) -> np.ndarray:
 
 
 def mass_matrix(tree: TreeModel, state: State) -> np.ndarray:
-    """Return the mass matrix M (n_dof, n_dof), from the atoms; O(n^3)."""
+    """Return the mass matrix M (n_dof, n_dof), from the atoms; O(n^3).
+
+    Parameters
+    ----------
+    tree : TreeModel
+    state : State
+
+    Returns
+    -------
+    (n_dof, n_dof) array
+        Da nm^2 between two angles, Da nm between an angle and a translation, Da between two translations.
+    """
     B = weighted_jacobian(tree, state)
     return B.T @ B
 

@@ -132,7 +132,15 @@ def _link_forces(
 
 
 def kinetic_energy(tree: TreeModel, state: State, velocities: Any) -> float:
-    """Return the kinetic energy v M v / 2, kJ/mol (Da nm^2/ps^2); O(n)."""
+    """Return the kinetic energy v M v / 2, kJ/mol (Da nm^2/ps^2); O(n).
+
+    Parameters
+    ----------
+    tree : TreeModel
+    state : State
+    velocities : (n_dof,)
+        rad/ps, and nm/ps for the translations of bases.
+    """
     v = tree.check_dof_vector("velocities", velocities)
     links = tree.links(state)
     w, u = np.empty((2, tree.n_links, 3))

@@ -1,0 +1,86 @@
+"""How the pages in this folder become HTML: ``python -m sphinx -W -b html docs html``. Needs no network."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import peptidyn
+
+project = "peptidyn"
+author = "The peptidyn developers"
+copyright = "the peptidyn developers"
+version = release = peptidyn.__version__
+
+extensions = ["myst_parser", "sphinx.ext.autodoc", "numpydoc"]
+source_suffix = {".md": "markdown", ".rst": "restructuredtext"}
+exclude_patterns = ["_build"]
+nitpicky = True
+myst_heading_anchors = 3
+
+html_theme = "furo"
+html_title = f"peptidyn {version}"
+html_show_sphinx = False
+html_copy_source = False
+
+autodoc_typehints = "none"  # types, shapes and units are in the docstrings
+autodoc_member_order = "bysource"
+autodoc_default_options = {"members": True, "inherited-members": False}
+numpydoc_show_class_members = False
+numpydoc_xref_param_type = False
+
+GROUPS = {
+    "io": "Structures and trajectories",
+    "model": "The tree model",
+    "solvers": "Solvers",
+    "ensemble": "The Fixman potential and statistics",
+    "engine": "OpenMM: forces, integrators, simulations",
+    "sampling": "Sampling",
+    "analysis": "Studies and reports",
+    "errors": "Errors",
+}
+"""Packages in the order of the flow, and what their names have in common."""
+
+MORE = {
+    "io": ["peptidyn.io.trajectories.Frame", "peptidyn.io.trajectories.FrameChunk"],
+    "model": ["peptidyn.model.tree.Coordinate", "peptidyn.model.tree.Links"],
+    "solvers": ["peptidyn.solvers.protocol.Solver", "peptidyn.solvers.protocol.Factor"],
+    "ensemble": ["peptidyn.ensemble.reweighting.FixmanWeights", "peptidyn.ensemble.fixman_map.FixmanMap"],
+    "engine": [
+        "peptidyn.engine.runs.run", "peptidyn.engine.runs.RunResult", "peptidyn.engine.run_settings.RunSettings",
+    ],
+    "sampling": ["peptidyn.sampling.gibbs.Samples", "peptidyn.sampling.moves.Move"],
+    "errors": [f"peptidyn.errors.{name}" for name in (
+        "StructureError", "TrajectoryError", "SelectionError", "ModelError", "SolverError", "ArgumentError",
+        "OutputError", "MissingDependencyError",
+    )],
+}  # fmt: skip
+"""What public calls take or return, beside the names in ``peptidyn`` itself."""
+
+
+def write_api_page(app: object) -> None:
+    """Write api.rst: every name of ``peptidyn.__all__``, by package, from its docstring."""
+    lines = ["API", "===", "", "Names in ``peptidyn`` can be imported from there: ``import peptidyn as ptd``.", ""]
+    lines += ["Units are nm, ps, Da, kJ/mol, rad and K unless a docstring says otherwise.", ""]
+    for package, title in GROUPS.items():
+        names = [n for n in peptidyn.__all__ if peptidyn._PUBLIC.get(n, "").split(".")[1:2] == [package]]
+        lines += [title, "-" * len(title), ""]
+        for name in names:
+            lines += _entry(f"peptidyn.{name}", getattr(peptidyn, name))
+        for path in MORE.get(package, ()):
+            module, _, name = path.rpartition(".")
+            lines += _entry(path, getattr(__import__(module, fromlist=[name]), name))
+    (Path(__file__).parent / "api.rst").write_text("\n".join(lines))
+
+
+def _entry(path: str, value: object) -> list[str]:
+    directive = (
+        ("autoexception" if issubclass(value, Exception) else "autoclass")
+        if isinstance(value, type)
+        else "autofunction"
+    )
+    return [f".. {directive}:: {path}", ""]
+
+
+def setup(app: object) -> None:
+    """Called by Sphinx."""
+    app.connect("builder-inited", write_api_page)  # type: ignore[attr-defined]
