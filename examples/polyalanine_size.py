@@ -28,7 +28,7 @@ def sizes(tree: ptd.TreeModel, positions: np.ndarray) -> np.ndarray:
 
 
 def with_forces(n: int, fixman: bool, picoseconds: float, runs: int) -> dict[str, float]:
-    """Return means and standard errors (nm) from Langevin dynamics, 8 fs, frames every 0.2 ps, the first fifth left out."""
+    """Return means and standard errors (nm) from Langevin dynamics, 8 fs; the first fifth is left out."""
     means = []
     for seed in range(runs):
         phi, psi = ((-57, -47), (-120, 130))[seed % 2]

@@ -139,7 +139,8 @@ class TreeModel:
     molecule_link, molecule_dof : (n_molecules + 1,) int
         Where each molecule's links and degrees of freedom start.
     link_mass, link_com, link_inertia : (n_links,), (n_links, 3), (n_links, 3, 3)
-        Mass properties (Da, nm, Da nm^2) in the reference axes, centre of mass relative to `origin`, inertia about the centre of mass.
+        Mass properties (Da, nm, Da nm^2) in the reference axes, centre of mass relative to `origin`, inertia about the
+        centre of mass.
         The mass of atoms that lie on a joint's axis is shared between the bodies on both sides, which leaves the mass
         matrix as it is and makes every inertia invertible. Massless links have zeros.
     q_reference : (n_coordinates,)
