@@ -90,15 +90,18 @@ def overlap_matrix(energies: list[np.ndarray], temperatures: np.ndarray) -> np.n
 
 
 def _plot_walk(walk: np.ndarray, T: np.ndarray, trips: list[int], path: Path) -> None:
-    figure, axes = new_figure(figsize=(7.5, 4.2))
-    colours = _colours(len(T))
-    for r, levels in enumerate(walk.T):
-        axes.step(np.arange(len(walk)), T[levels], where="post", linewidth=0.9, color=colours[r], alpha=0.85)
-    axes.set(
-        xlabel="iteration", ylabel="temperature (K)",
-        title=f"Temperatures visited by {len(T)} replicas; {sum(trips)} round trips",
-    )  # fmt: skip
-    axes.set_yticks(T, [f"{t:.0f}" for t in T])
+    """One row per replica, coloured by its temperature: a replica that travels changes colour along its row."""
+    n = len(T)
+    figure, axes = new_figure(figsize=(8.0, 1.6 + 0.32 * min(n, 24)))
+    extent = (0, len(walk), n - 0.5, -0.5)
+    shown = axes.imshow(
+        walk.T, aspect="auto", cmap="plasma", interpolation="nearest", extent=extent, vmin=0, vmax=n - 1
+    )
+    bar = figure.colorbar(shown, ax=axes, label="temperature (K)")
+    ticks = np.unique(np.linspace(0, n - 1, min(n, 8)).round().astype(int))
+    bar.set_ticks(ticks, labels=[f"{T[k]:.0f}" for k in ticks])
+    axes.set_yticks(np.arange(n) if n <= 24 else np.arange(0, n, 10))
+    axes.set(xlabel="iteration", ylabel="replica", title=f"Temperatures visited; {sum(trips)} round trips")
     save_figure(figure, path)
 
 
@@ -106,10 +109,12 @@ def _plot_acceptance(summary: dict[str, Any], T: np.ndarray, path: Path) -> None
     figure, (left, right) = new_figure(1, 2, figsize=(9.5, 4.0))
     rates = np.array([np.nan if rate is None else rate for rate in summary["exchange_acceptance"]])
     left.bar(np.arange(len(rates)), rates, color=_BLUE, width=0.7)
-    left.axhline(0.2, color=_ORANGE, linestyle="--", linewidth=1.0, label="0.2: a usual aim")
-    left.set(ylim=(0, 1), ylabel="accepted part of exchanges", title="Exchanges of neighbours", xlabel="pair (K)")
+    left.axhline(0.2, color=_ORANGE, linestyle="--", linewidth=1.0)
+    left.set(
+        ylim=(0, 1), ylabel="accepted part of exchanges", xlabel="pair (K)",
+        title="Exchanges of neighbours (line: 0.2, a usual aim)",
+    )  # fmt: skip
     left.set_xticks(np.arange(len(rates)), [f"{a:.0f}–{b:.0f}" for a, b in pairwise(T)], rotation=45, ha="right")
-    left.legend(frameon=False, fontsize=8)
     moves = np.array([[np.nan if a is None else a for a in row] for row in summary["move_acceptance"]])
     for column, move in enumerate(summary["moves"]):
         right.plot(T, moves[:, column], "o-", color=(_BLUE, _ORANGE)[column % 2], markersize=4, label=move["move"])

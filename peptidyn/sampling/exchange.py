@@ -249,46 +249,57 @@ class ReplicaExchange:
         for r, stretch in enumerate(stretches):
             if not math.isfinite(stretch.final_potential):
                 raise self._failed(r, f"its energy is {stretch.final_potential}")
-        levels, random_state = self.levels.copy(), self._rng.bit_generator.state
-        exchanged, attempted = self._exchange(stretches, levels)
+        before = self._position()
         try:
-            self._write(stretches, exchanged)
+            exchanged = self._advance(stretches)
+            if self.folder is not None:
+                self.folder.append_exchange(self.iterations - 1, self._walk[-1], exchanged)
+                self._save()
         except OutputError:
-            self._rng.bit_generator.state = random_state
-            self._take_back()
+            self._go_back(before)
             raise
-        for a, _ in attempted:
-            self.attempted[a] += 1
-        for a, _ in exchanged:
-            self.accepted[a] += 1
+
+    def _advance(self, stretches: list[Stretch]) -> list[tuple[int, int]]:
+        """Take over the stretches and exchange temperatures; return the pairs of levels that were exchanged."""
+        self._write(stretches)
+        levels = self.levels.copy()
+        exchanged = self._exchange(stretches, levels)
         for r, (stretch, k) in enumerate(zip(stretches, self.levels, strict=True)):
             self.move_counts[k] += np.array(stretch.counts)
-            self.replicas[r] = stretch.checkpoint
-            self.replicas[r]["momentum"] = stretch.checkpoint["momentum"] * math.sqrt(
-                self.temperatures[levels[r]] / self.temperatures[k]
-            )
+            scale = math.sqrt(self.temperatures[levels[r]] / self.temperatures[k])
+            self.replicas[r] = {**stretch.checkpoint, "momentum": scale * stretch.checkpoint["momentum"]}
         self._walk.append(self.levels)
         self.levels = levels
         self.frames += self.sweeps // self.every
-        if self.folder is not None:
-            self._save()
+        return exchanged
 
-    def _take_back(self) -> None:
-        """Remove what was written of an iteration that failed, so that the same run may try again."""
-        if self.folder is not None:
-            with suppress(OSError):
-                self.folder.cut_back(self.iterations, self.frames)
+    def _position(self) -> tuple[Any, ...]:
+        """Return all that an iteration changes in memory."""
+        return (
+            self._rng.bit_generator.state, self.levels, self.attempted.copy(), self.accepted.copy(),
+            self.move_counts.copy(), list(self.replicas), self.frames, len(self._walk),
+        )  # fmt: skip
 
-    def _exchange(
-        self, stretches: list[Stretch], levels: np.ndarray
-    ) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
+    def _go_back(self, position: tuple[Any, ...]) -> None:
+        """Undo an iteration that could not be written, in memory and in files, so that the same run may try again."""
+        (
+            self._rng.bit_generator.state, self.levels, self.attempted, self.accepted, self.move_counts, self.replicas,
+            self.frames, done,
+        ) = position  # fmt: skip
+        del self._walk[done:]
+        assert self.folder is not None
+        with suppress(OSError):  # what cannot be cut now is cut when the run is resumed
+            self.folder.cut_back(self.iterations, self.frames)
+
+    def _exchange(self, stretches: list[Stretch], levels: np.ndarray) -> list[tuple[int, int]]:
         """Try to exchange neighbours, even and odd pairs in turn; change `levels` in place."""
         beta = 1.0 / (BOLTZMANN * self.temperatures)
         holder = np.argsort(levels)
-        attempted = [(a, a + 1) for a in range(self.iterations % 2, len(levels) - 1, 2)]
         exchanged = []
-        for a, b in attempted:
+        for a in range(self.iterations % 2, len(levels) - 1, 2):
+            b = a + 1
             i, j = holder[a], holder[b]
+            self.attempted[a] += 1
 
             def u(level: int, replica: int) -> float:
                 return beta[level] * stretches[replica].final_potential + stretches[replica].final_metric
@@ -296,8 +307,9 @@ class ReplicaExchange:
             change = u(a, j) + u(b, i) - u(a, i) - u(b, j)
             if self._rng.random() < math.exp(-max(0.0, change)):
                 levels[i], levels[j] = b, a
+                self.accepted[a] += 1
                 exchanged.append((a, b))
-        return exchanged, attempted
+        return exchanged
 
     def _gathered(self, outcomes: list[Any], replicas: np.ndarray) -> list[Any]:
         """Return the outcomes, or raise what went wrong in one of them."""
@@ -326,22 +338,20 @@ class ReplicaExchange:
         rows["fixman"] = BOLTZMANN * self.temperatures[level] * stretch.metric
         return rows
 
-    def _write(self, stretches: list[Stretch], exchanged: list[tuple[int, int]]) -> None:
+    def _write(self, stretches: list[Stretch]) -> None:
         for r, (stretch, k) in enumerate(zip(stretches, self.levels, strict=True)):
             rows = self._rows(stretch, int(k))
             if self.folder is None:
                 self._memory[r].append((rows, stretch.q))
             else:
                 self.folder.append(r, stretch, rows, self._topology, self.frames)
-        if self.folder is not None:
-            self.folder.append_exchange(self.iterations, self.levels, exchanged)
 
     @property
     def _identity(self) -> dict[str, Any]:
         """What a resumed run must share."""
         return {
             "format": FORMAT,
-            "fingerprint": self.recipe.tree.fingerprint,
+            "tree": _topology_hash(self.recipe.tree),
             "system": hashlib.sha256(self.recipe.system.encode()).hexdigest()[:32],
             "moves": [move.settings for move in self.recipe.moves],
             "hydrogen_mass": self.recipe.hydrogen_mass,
@@ -453,6 +463,14 @@ class ReplicaExchange:
 
     def __exit__(self, *exception: object) -> None:
         self.close()
+
+
+def _topology_hash(tree: TreeModel) -> str:
+    """Hash what a tree is apart from its geometry, which checkpoints hold for every replica."""
+    digest = hashlib.sha256(repr([(c.kind, c.atoms) for c in tree.coordinates]).encode())
+    for part in (tree.parent, tree.joint, tree.atom_link, tree.masses):
+        digest.update(part.tobytes())
+    return digest.hexdigest()[:32]
 
 
 def count_round_trips(walk: np.ndarray, n_levels: int) -> np.ndarray:

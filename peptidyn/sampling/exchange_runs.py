@@ -123,7 +123,7 @@ def run_exchange(
     go_on = resume and (target / CHECKPOINT).exists()
     if go_on:
         model = make_model(shared, load_structure(target / TOPOLOGY))
-        positions = None
+        prepared = positions = None
     else:
         prepared = prepare_structure(shared)
         for note in prepared.notes:
@@ -156,6 +156,8 @@ def run_exchange(
         overwrite=overwrite or resume,
     ) as exchange:
         write_text(target / SETTINGS, _to_toml(own, shared))
+        if prepared is not None:
+            prepared.write(target / TOPOLOGY)  # with all that a resumed run reads from it
         if go_on:
             say(f"continuing from iteration {exchange.iterations} of {own.iterations}")
         if own.warm_up and not exchange.tuned:
