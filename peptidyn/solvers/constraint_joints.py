@@ -22,11 +22,10 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
-from peptidyn.model.kinematics import POINT, PRISMATIC
-from peptidyn.model.tree import Links, TreeModel
+from peptidyn.model.kinematics import POINT, PRISMATIC, link_snapshot
+from peptidyn.model.tree import TreeModel
 from peptidyn.solvers.inertia_sharing import invert_inertia, share_inertias
-from peptidyn.solvers.protocol import raise_singular
-from peptidyn.solvers.split_links import FLOATING, GROUND, Parts
+from peptidyn.solvers.split_links import FLOATING, GROUND
 
 DEPENDENT_AXES = 1e-8
 """Soft coordinates of one joint with a sine below this between their motions are one coordinate."""
@@ -91,34 +90,62 @@ def _list_bodies(parent, mass, link, top, up):
     return n
 
 
-@njit(cache=True)
-def _lent_inertias(link, up, change, lent):
-    """Write what the joint towards the root gave each body, `lent` (n_links, 3, 3), from each body's `change`.
+class Bodies(NamedTuple):
+    """The bodies as `share_inertias` reads them, and room for their inertias.
 
-    A body's change is what its own joint gave, less what it gave on through the joints it carries. `change`
-    (n_bodies, 3, 3) is overwritten.
+    Attributes
+    ----------
+    link, top, up : (n_bodies,) int
+        See `_list_bodies`.
+    inertia : (n_bodies, 3, 3)
+        Scratch.
+    shared : (n_links, 3, 3)
+        Inertias that can be inverted.
+    lent : (n_links, 3, 3)
+        Inertia that each body was lent through its joint towards the root.
     """
+
+    link: np.ndarray
+    top: np.ndarray
+    up: np.ndarray
+    inertia: np.ndarray
+    shared: np.ndarray
+    lent: np.ndarray
+
+
+def list_bodies(tree: TreeModel) -> Bodies:
+    """Return the bodies of a tree; their inertias are not written yet."""
+    n_links = tree.n_links
+    link, top, up = np.empty((3, n_links), dtype=np.int64)
+    n = _list_bodies(tree.parent, tree.link_mass, link, top, up)
+    inertia, shared, lent = (np.empty((size, 3, 3)) for size in (n, n_links, n_links))
+    return Bodies(link[:n].copy(), top[:n].copy(), up[:n].copy(), inertia, shared, lent)
+
+
+@njit(cache=True)
+def _share_inertias(parent, joint, axis, inertia, bodies):
+    """Write `shared` and `lent` of Bodies; return whether anything was lent.
+
+    A body's change is what its own joint gave, less what it gave on through the joints it carries.
+    """
+    link, up, shared, lent = bodies.link, bodies.up, bodies.shared, bodies.lent
+    for b in range(len(link)):
+        bodies.inertia[b] = inertia[link[b]]
+    share_inertias(link, bodies.top, up, parent, joint, axis, bodies.inertia)
+    shared[:] = inertia
+    lent[:] = 0.0
+    anything = False
     for b in range(len(link) - 1, -1, -1):
-        lent[link[b]] = change[b]
-        if up[b] >= 0:
-            change[up[b]] += change[b]
-
-
-def _invertible_inertias(tree: TreeModel, links: Links) -> tuple[np.ndarray, np.ndarray | None]:
-    """Return inertias (n_links, 3, 3) that can be inverted, and, if they differ from the true ones, what was lent."""
-    link, top, up = np.empty((3, tree.n_links), dtype=np.int64)
-    n = _list_bodies(tree.parent, links.mass, link, top, up)
-    link, top, up = link[:n], top[:n], up[:n]
-    inertia = links.inertia[link]
-    share_inertias(link, top, up, tree.parent, tree.joint, links.axis, inertia)
-    change = inertia - links.inertia[link]
-    if not change.any():
-        return links.inertia, None
-    lent = np.zeros((tree.n_links, 3, 3))
-    _lent_inertias(link, up, change, lent)
-    shared = links.inertia.copy()
-    shared[link] = inertia
-    return shared, lent
+        l = link[b]
+        for i in range(3):
+            for j in range(3):
+                change = bodies.inertia[b, i, j] - inertia[l, i, j]
+                anything = anything or change != 0.0
+                shared[l, i, j] = bodies.inertia[b, i, j]
+                lent[l, i, j] += change
+                if up[b] >= 0:
+                    lent[link[up[b]], i, j] += lent[l, i, j]
+    return anything
 
 
 @njit(cache=True)
@@ -393,31 +420,9 @@ def _path_1_blocks(parts, joints):
     return log_det, -1
 
 
-def eliminate_joints(tree: TreeModel, links: Links, parts: Parts) -> tuple[Joints, float, np.ndarray | None]:
-    """Set the bodies free, join them again and eliminate the constraint forces of the joints; O(n).
-
-    Parameters
-    ----------
-    tree : TreeModel
-    links : Links
-    parts : Parts
-
-    Returns
-    -------
-    joints : Joints
-    log_det : float
-        ln det M of the tree, by Fixman's theorem: sum ln det A + sum ln det S^T S + ln det of the eliminated system.
-    lent : (n_links, 3, 3) or None
-        Inertia that each body was lent through its joint towards the root, if any was; see
-        `peptidyn.solvers.inertia_sharing`.
-
-    Raises
-    ------
-    SolverError
-        Naming the body, where an inertia cannot be inverted or soft coordinates of one joint depend on each other.
-    """
-    n = len(parts.link)
-    joints = Joints(
+def empty_joints(n: int) -> Joints:
+    """Return the arrays of `n` parts, not written yet."""
+    return Joints(
         mobility=np.empty((n, 3, 3)),
         lightness=np.empty(n),
         rows=np.empty(n, dtype=np.int64),
@@ -425,13 +430,42 @@ def eliminate_joints(tree: TreeModel, links: Links, parts: Parts) -> tuple[Joint
         arm=np.empty((n, 2, 3)),
         M=np.empty((n, 6, 6)),
     )
-    inertia, lent = _invertible_inertias(tree, links)
-    bodies, singular = _free_bodies(tree.joint, links.mass, inertia, parts, joints)
-    axes = constraints = 0.0
-    if singular < 0:
-        axes, singular = _joint_directions(tree.parent, tree.joint, links.axis, links.p, links.com, parts, joints)
-    if singular < 0:
-        constraints, singular = _path_1_blocks(parts, joints)
+
+
+@njit(cache=True)
+def eliminate_joints(tree, state, links, bodies, parts, joints):
+    """Set the bodies free, join them again and eliminate the constraint forces of the joints; O(n).
+
+    Parameters
+    ----------
+    tree : tuple
+        `TreeModel.link_arrays`.
+    state : tuple
+        base_position, base_rotation, q.
+    links : tuple
+        Output: R, p, axis, com, inertia of a Links.
+    bodies : Bodies, parts : Parts
+    joints : Joints
+        Output.
+
+    Returns
+    -------
+    float
+        ln det M of the tree, by Fixman's theorem: sum ln det A + sum ln det S^T S + ln det of the eliminated system.
+    int
+        A link whose inertia cannot be inverted or whose joint has dependent coordinates; -1 if there is none.
+    bool
+        Whether a body was lent inertia; see `peptidyn.solvers.inertia_sharing`.
+    """
+    link_snapshot(*tree, *state, *links)
+    parent, joint, mass = tree[0], tree[1], tree[7]
+    _, origin, axis, com, inertia = links
+    lends = _share_inertias(parent, joint, axis, inertia, bodies)
+    free, singular = _free_bodies(joint, mass, bodies.shared, parts, joints)
     if singular >= 0:
-        raise_singular(tree, singular)
-    return joints, bodies + axes + constraints, lent
+        return 0.0, singular, lends
+    axes, singular = _joint_directions(parent, joint, axis, origin, com, parts, joints)
+    if singular >= 0:
+        return 0.0, singular, lends
+    constraints, singular = _path_1_blocks(parts, joints)
+    return free + axes + constraints, singular, lends

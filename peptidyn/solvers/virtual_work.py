@@ -39,13 +39,13 @@ from numba import njit
 from peptidyn.model.kinematics import FREE, PRISMATIC, link_twists
 from peptidyn.model.state import State
 from peptidyn.model.tree import TreeModel
-from peptidyn.solvers.constraint_joints import OWN, UP, eliminate_joints
-from peptidyn.solvers.protocol import Factor, Solver
+from peptidyn.solvers.constraint_joints import OWN, UP, eliminate_joints, empty_joints, list_bodies
+from peptidyn.solvers.protocol import FactorPool, ReusableFactor, ReusingSolver, raise_singular
 from peptidyn.solvers.spatial_algebra import add_cross
 from peptidyn.solvers.split_links import FLOATING, GROUND, split_links
 
 ROUNDS = 2
-"""How often both paths are run; see `VirtualWorkFactor._accelerate`."""
+"""How often both paths are run; see `_accelerate`."""
 
 
 # ---------------------------------------------------------------------- forces and velocities
@@ -418,84 +418,121 @@ def _return_lent_wrenches(parent, parts, lent, x, out):
             l = parent[l]
 
 
+@njit(cache=True)
+def _accelerate(parent, joint, dof, origin, com, parts, joints, work, q):
+    """Write q'' (n_dof, m), by both paths.
+
+    `work` (5, n_parts, 6, m) holds t and h on entry; on return also the accelerations of the bodies and the sum of all
+    constraint forces, in its third and last part.
+
+    Both paths are run twice. Large joint torques accelerate light free bodies by much more than the joined ones move,
+    and constraint forces take it back; the second round starts from bodies that already feel them, and finds what
+    rounding has left.
+    """
+    t, h, x, n, total = work
+    total[:] = 0.0
+    for _ in range(ROUNDS):
+        _accelerate_bodies(joints, t, x)
+        _path_1(parts, joints, t, x, h, n)
+        _path_2(parts, joints, x, n)
+        _add_constraints(parts, joints, n, t)
+        for i in range(len(n)):
+            for e in range(6):
+                for c in range(n.shape[2]):
+                    total[i, e, c] += n[i, e, c]
+    _accelerate_bodies(joints, t, x)
+    _joint_accelerations(parent, joint, dof, origin, com, parts, joints, x, h, q)
+
+
+@njit(cache=True)
+def _solve(parent, joint, dof, origin, com, parts, joints, b, work, q):
+    """Write M^-1 b into `q`, both (n_dof, m): accelerations from rest."""
+    _applied_forces(parent, joint, dof, origin, com, parts, joints, b, work[0])
+    work[1][:] = 0.0
+    _accelerate(parent, joint, dof, origin, com, parts, joints, work, q)
+
+
+@njit(cache=True)
+def _solve_moving(
+    parent, joint, dof, axis, origin, com, inertia, parts, joints, lent, lends, v, tau, work, q
+):  # fmt: skip
+    """Write the accelerations `q` (n_dof, 1) for velocities `v` (n_dof,) and forces `tau` (n_dof, 1)."""
+    t, h = work[0], work[1]
+    w, u = np.empty((2, len(parent), 3))
+    link_twists(parent, joint, dof, axis, origin, v, w, u)
+    _applied_forces(parent, joint, dof, origin, com, parts, joints, tau, t)
+    _gyroscopic_forces(inertia, parts, w, t)
+    _velocity_accelerations(parent, joint, dof, axis, origin, com, parts, w, v, h)
+    if lends:
+        _return_lent_forces(parts, lent, h, t)
+    _accelerate(parent, joint, dof, origin, com, parts, joints, work, q)
+    _base_velocity_terms(joint, dof, origin, com, parts, w, q[:, 0])
+
+
 # ---------------------------------------------------------------------- the solver
 
 
-class VirtualWorkFactor(Factor):
+class VirtualWorkFactor(ReusableFactor):
     """The eliminated system of constraint forces of one tree in one configuration."""
 
-    def __init__(self, tree: TreeModel, state: State):
-        self._tree = tree
-        self._links = tree.links(state)
-        self._parts = split_links(tree)
-        self._joints, self._log_det, self._lent = eliminate_joints(tree, self._links, self._parts)
+    def __init__(self, tree: TreeModel):
+        links, parts = tree.empty_links(), split_links(tree)
+        self._topology = (tree.parent, tree.joint, tree.dof)
+        self._placed = (links.R, links.p, links.axis, links.com, links.inertia)
+        self._links, self._parts = links, parts
+        self._bodies = list_bodies(tree)
+        self._joints = empty_joints(len(parts.link))
+        self._log_det, self._lends = 0.0, False
+        self._one_column = np.empty((5, len(parts.link), 6, 1))
+
+    def refactor(self, tree: TreeModel, state: State) -> None:
+        tree.check_state(state)
+        self._log_det, singular, self._lends = eliminate_joints(
+            tree.link_arrays, (state.base_position, state.base_rotation, state.q), self._placed, self._bodies,
+            self._parts, self._joints,
+        )  # fmt: skip
+        if singular >= 0:
+            raise_singular(tree, singular)
 
     def solve(self, b: np.ndarray) -> np.ndarray:
         """Return M^-1 b: the accelerations from rest under the generalised forces b."""
-        t = self._applied(b)
-        return self._accelerate(t, np.zeros_like(t))[0]
+        q = np.empty(b.shape)
+        _solve(*self._topology, self._links.p, self._links.com, self._parts, self._joints, b, self._work(b.shape[1]), q)
+        return q
 
     def log_det(self) -> float:
         """Return ln det M, by Fixman's theorem."""
         return self._log_det
 
-    def accelerations(self, v: np.ndarray, tau: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return the accelerations (n_dof,), and the constraint wrenches (n_links, 6) at every joint.
+    def accelerations(self, v: np.ndarray, tau: np.ndarray) -> np.ndarray:
+        """Return the accelerations (n_dof,) for generalised velocities and forces (n_dof,)."""
+        return self._accelerate(v, tau)[:, 0]
 
-        Parameters
-        ----------
-        v, tau : (n_dof,)
-            Generalised velocities and forces.
-        """
-        tree, links, parts = self._tree, self._links, self._parts
-        w, u = np.empty((2, tree.n_links, 3))
-        link_twists(tree.parent, tree.joint, tree.dof, links.axis, links.p, v, w, u)
-        column = tau[:, None]
-        t = self._applied(column)
-        h = np.empty_like(t)
-        _gyroscopic_forces(links.inertia, parts, w, t)
-        _velocity_accelerations(tree.parent, tree.joint, tree.dof, links.axis, links.p, links.com, parts, w, v, h)
-        if self._lent is not None:
-            _return_lent_forces(parts, self._lent, h, t)
-        q, n, x = self._accelerate(t, h)
-        acceleration = q[:, 0].copy()
-        _base_velocity_terms(tree.joint, tree.dof, links.p, links.com, parts, w, acceleration)
-        wrenches = np.empty((tree.n_links, 6))
+    def constraint_wrenches(self, v: np.ndarray, tau: np.ndarray) -> np.ndarray:
+        """Return the constraint wrench at every joint, (n_links, 6), for velocities and forces (n_dof,)."""
+        self._accelerate(v, tau)
+        _, _, x, _, total = self._one_column
+        wrenches = np.empty((len(self._links.p), 6))
         _constraint_wrenches(
-            tree.parent, tree.joint, tree.dof, links.axis, links.p, parts, self._joints, n, column, wrenches
+            *self._topology, self._links.axis, self._links.p, self._parts, self._joints, total, tau[:, None], wrenches
         )
-        if self._lent is not None:
-            _return_lent_wrenches(tree.parent, parts, self._lent, x, wrenches)
-        return acceleration, wrenches
+        if self._lends:
+            _return_lent_wrenches(self._topology[0], self._parts, self._bodies.lent, x, wrenches)
+        return wrenches
 
-    def _applied(self, tau: np.ndarray) -> np.ndarray:
-        tree, links = self._tree, self._links
-        t = np.empty((len(self._parts.link), 6, tau.shape[1]))
-        _applied_forces(tree.parent, tree.joint, tree.dof, links.p, links.com, self._parts, self._joints, tau, t)
-        return t
+    def _accelerate(self, v: np.ndarray, tau: np.ndarray) -> np.ndarray:
+        links, q = self._links, np.empty((len(tau), 1))
+        _solve_moving(
+            *self._topology, links.axis, links.p, links.com, links.inertia, self._parts, self._joints,
+            self._bodies.lent, self._lends, v, tau[:, None], self._one_column, q,
+        )  # fmt: skip
+        return q
 
-    def _accelerate(self, t: np.ndarray, h: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return q'' (n_dof, m), constraint forces and body accelerations (n_parts, 6, m); `t` is overwritten.
-
-        Both paths are run twice. Large joint torques accelerate light free bodies by much more than the joined ones
-        move, and constraint forces take it back; the second round starts from bodies that already feel them, and
-        finds what rounding has left.
-        """
-        tree, links, parts, joints = self._tree, self._links, self._parts, self._joints
-        x, n, total = np.zeros((3, *t.shape))
-        for _ in range(ROUNDS):
-            _accelerate_bodies(joints, t, x)
-            _path_1(parts, joints, t, x, h, n)
-            _path_2(parts, joints, x, n)
-            _add_constraints(parts, joints, n, t)
-            total += n
-        _accelerate_bodies(joints, t, x)
-        q = np.empty((tree.n_dof, t.shape[2]))
-        _joint_accelerations(tree.parent, tree.joint, tree.dof, links.p, links.com, parts, joints, x, h, q)
-        return q, total, x
+    def _work(self, m: int) -> np.ndarray:
+        return self._one_column if m == 1 else np.empty((5, len(self._parts.link), 6, m))
 
 
-class VirtualWorkSolver(Solver):
+class VirtualWorkSolver(ReusingSolver[VirtualWorkFactor]):
     """Constraint forces of all joints by the principle of virtual work, from tips to roots and back (48)-(53).
 
     Welded and free bases, sliding joints and joints of several coordinates are covered. Every body needs an invertible
@@ -505,11 +542,14 @@ class VirtualWorkSolver(Solver):
     name = "virtual-work"
     paper = "K. Yamane & Y. Nakamura, O(N) forward dynamics of open kinematic chains by the principle of virtual work"
 
-    def factor(self, tree: TreeModel, state: State) -> VirtualWorkFactor:
-        return VirtualWorkFactor(tree, state)
+    pool = FactorPool(VirtualWorkFactor)
 
     def _accelerations(self, tree: TreeModel, state: State, v: np.ndarray, tau: np.ndarray) -> np.ndarray:
-        return self.factor(tree, state).accelerations(v, tau)[0]
+        factor = self.pool.take(tree)
+        factor.refactor(tree, state)
+        acceleration = factor.accelerations(v, tau)
+        self.pool.give(tree, factor)
+        return acceleration
 
     def constraint_forces(self, tree: TreeModel, state: State, velocities: Any, tau: Any) -> np.ndarray:
         """Return the constraint wrench at every joint, (n_links, 6).
@@ -531,4 +571,4 @@ class VirtualWorkSolver(Solver):
         """
         v = tree.check_dof_vector("velocities", velocities)
         t = tree.check_dof_vector("tau", tau)
-        return self._finite(self.factor(tree, state).accelerations(v, t)[1])
+        return self._finite(self.factor(tree, state).constraint_wrenches(v, t))
