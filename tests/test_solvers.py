@@ -297,6 +297,18 @@ def test_wrong_arguments_are_named(name):
 
 
 @pytest.mark.parametrize("name", list_solvers())
+def test_the_state_of_another_tree_is_refused(name):
+    tree, other = bead_chain(6, 0.15, 1.9, 1.0), bead_chain(7, 0.15, 1.9, 1.0)
+    solver, b = get_solver(name), np.ones(tree.n_dof)
+    with pytest.raises(ArgumentError, match="another tree"):
+        solver.solve(tree, other.reference, b)
+    with pytest.raises(ArgumentError, match="another tree"):
+        solver.log_det(tree, other.reference)
+    with pytest.raises(ArgumentError, match="another tree"):
+        solver.accelerations(tree, other.reference, b, b)
+
+
+@pytest.mark.parametrize("name", list_solvers())
 def test_a_collinear_molecule_is_refused(name):
     pair = build_tree(beads([-1, 0], np.random.default_rng(0)), soft="rotor")
     with pytest.raises(SolverError, match="singular"):

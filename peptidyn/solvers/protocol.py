@@ -85,6 +85,7 @@ class Solver(ABC):
         columns = rhs if rhs.ndim == 2 else rhs[:, None]
         if not all_finite(columns):
             raise ArgumentError("b holds values that are not finite numbers")
+        tree.check_state(state)
         return self._finite(self._solve(tree, state, columns)).reshape(rhs.shape)
 
     def _solve(self, tree: TreeModel, state: State, b: np.ndarray) -> np.ndarray:
@@ -92,6 +93,7 @@ class Solver(ABC):
 
     def log_det(self, tree: TreeModel, state: State) -> float:
         """Return ln det M (masses in Da, lengths in nm)."""
+        tree.check_state(state)
         return float(self._finite(self._log_det(tree, state)))
 
     def _log_det(self, tree: TreeModel, state: State) -> float:
@@ -105,6 +107,7 @@ class Solver(ABC):
         """
         v = tree.check_dof_vector("velocities", velocities)
         t = tree.check_dof_vector("tau", tau)
+        tree.check_state(state)
         return self._finite(self._accelerations(tree, state, v, t))
 
     def _accelerations(self, tree: TreeModel, state: State, v: np.ndarray, tau: np.ndarray) -> np.ndarray:
