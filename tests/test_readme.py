@@ -44,6 +44,28 @@ def test_links_and_pictures_exist(page):
         assert (page.parent / target).exists(), target
 
 
+@pytest.mark.slow
+def test_tutorial_commands_run(tmp_path):
+    """The commands of the tutorial, in their order, in an empty folder."""
+    import os
+    import subprocess
+    import sys
+
+    program = tmp_path / "bin" / "peptidyn"
+    program.parent.mkdir()
+    program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m peptidyn "$@"\n')
+    program.chmod(0o755)
+    path = f"{program.parent}{os.pathsep}{os.environ['PATH']}"
+    lines = [line for block in blocks(ROOT / "docs" / "tutorial.md", "bash") for line in block.splitlines()]
+    commands = [line for line in lines if line.startswith("peptidyn ")]
+    assert len(commands) >= 5
+    environment = os.environ | {"PATH": path, "PYTHONPATH": str(ROOT)}
+    for command in commands:
+        subprocess.run(["bash", "-euc", command], cwd=tmp_path, env=environment, check=True)
+    assert (tmp_path / "ala5" / "report.html").stat().st_size > 500_000
+    assert len((tmp_path / "ala5" / "log.csv").read_text().splitlines()) == 31
+
+
 def test_two_commands_on_the_first_screen():
     first = blocks(ROOT / "README.md", "bash")[0].strip().splitlines()
     assert len(first) == 2 and all(line.startswith("python3 -m venv") for line in first)
