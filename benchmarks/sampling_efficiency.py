@@ -59,7 +59,7 @@ METHODS: dict[str, dict[str, Any]] = {
 SIZES = {"quick": (2, 2_000, 3_000), "default": (4, 40_000, 4_000), "full": (8, 1_000_000, 400_000)}
 """Chains, and force evaluations of each: capped alanine, capped Ala10."""
 
-LONGER = {"capped alanine": 20, "capped Ala10": 5}
+LONGER = {"capped alanine": 5, "capped Ala10": 5}
 """Langevin dynamics makes so many times more evaluations: it is the reference for populations, and costs little."""
 
 

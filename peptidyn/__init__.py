@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from peptidyn.model.build import build_tree
     from peptidyn.model.state import State
     from peptidyn.model.tree import TreeModel
+    from peptidyn.sampling.ensembles import run_ensemble
     from peptidyn.sampling.exchange import ReplicaExchange, geometric_temperatures
     from peptidyn.sampling.gibbs import GibbsSampler
     from peptidyn.sampling.moves import CartesianHMC, PivotMove, TorsionalHMC, TorsionMove
@@ -75,6 +76,7 @@ _PUBLIC = {
     "GibbsSampler": "peptidyn.sampling.gibbs",
     "ReplicaExchange": "peptidyn.sampling.exchange",
     "geometric_temperatures": "peptidyn.sampling.exchange",
+    "run_ensemble": "peptidyn.sampling.ensembles",
     "Study": "peptidyn.analysis.study",
     "write_report": "peptidyn.analysis.report",
 }
@@ -85,7 +87,7 @@ __all__ = [  # noqa: RUF022 - in the order of the flow, as in _PUBLIC
     "inverse_dynamics", "kinetic_energy", "DHChain", "FixmanPotential", "FixmanForce", "fixman_weights", "fixman_map",
     "TorsionVerletIntegrator", "TorsionLangevinIntegrator", "TorsionGHMCIntegrator", "make_system",
     "TorsionSimulation", "TorsionReporter", "TorsionalHMC", "CartesianHMC", "TorsionMove", "PivotMove", "GibbsSampler",
-    "ReplicaExchange", "geometric_temperatures", "Study", "write_report",
+    "ReplicaExchange", "geometric_temperatures", "run_ensemble", "Study", "write_report",
 ]  # fmt: skip
 
 
