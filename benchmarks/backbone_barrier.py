@@ -88,7 +88,7 @@ class Alanine:
                 hold.setTorsionParameters(i, *torsion.atoms, [np.deg2rad(angle[torsion.kind])])
             hold.updateParametersInContext(context)
             context.setPositions(self.positions(phi, psi))
-            minimise_cartesian(context, 5.0, 500)
+            minimise_cartesian(context, 0.5, 500)
             return context.getState(energy=True, groups={0}).getPotentialEnergy()._value
 
         return np.array([[energy(phi, psi) for psi in self.grid] for phi in self.grid])

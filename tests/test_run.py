@@ -348,6 +348,17 @@ def test_a_step_too_large_leaves_the_checkpoint(capsys, tmp_path):
     assert about["step"] == about["extra"]["frames"] == frames < 500
 
 
+def test_a_failed_equilibration_leaves_a_checkpoint_and_starts_again(capsys, tmp_path):
+    folder = tmp_path / "x"
+    options = ("--soft", "phi psi methyl", "--timestep", "150", "--steps", "500", "-T", "600", "-o", folder)
+    status, _, err = run(capsys, ALA1, *QUICK[:6], "--equilibrate", "75ps", *options)
+    assert status == 2 and "could not be made" in err
+    about, arrays = read(folder / "checkpoint.npz")
+    assert about["extra"]["equilibrating"] and np.isfinite(arrays["q"]).all()
+    status, out, err = run(capsys, "--resume", "-o", folder)
+    assert status == 2 and "could not be made" in err and "continuing" not in out
+
+
 # ---------------------------------------------------------------------------- trajectory files
 
 

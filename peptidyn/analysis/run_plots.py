@@ -37,8 +37,9 @@ def plot_run(folder: str | os.PathLike[str]) -> list[Path]:
     if len(table["step"]) < 2:
         return []
     pictures = [place / "energy.png", place / "drift.png"]
-    _plot_energy(table, pictures[0])
-    _plot_drift(table, pictures[1], conserved=read_toml(place / "run.toml").get("ensemble") == "nve")
+    settings = read_toml(place / "run.toml")
+    _plot_energy(table, pictures[0], settings)
+    _plot_drift(table, pictures[1], conserved=settings.get("ensemble") == "nve")
     pairs = phi_psi_pairs(table)
     if pairs:
         pictures.append(place / "ramachandran.png")
@@ -61,7 +62,7 @@ def phi_psi_pairs(table: dict[str, np.ndarray]) -> list[tuple[int, int]]:
     ]
 
 
-def _plot_energy(table: dict[str, np.ndarray], path: Path) -> None:
+def _plot_energy(table: dict[str, np.ndarray], path: Path, settings: dict[str, Any]) -> None:
     figure, (upper, lower) = new_figure(2, 1, figsize=(7.0, 5.4), sharex=True)
     upper.plot(table["time"], table["potential"], linewidth=0.9, color=_BLUE, label="potential")
     if table["fixman"].any():
@@ -73,6 +74,9 @@ def _plot_energy(table: dict[str, np.ndarray], path: Path) -> None:
     mean = float(table["temperature"].mean())
     lower.plot(table["time"], table["temperature"], linewidth=0.9, color=_BLUE)
     lower.axhline(mean, color="black", linestyle="--", linewidth=0.9, label=f"mean {mean:.0f} K")
+    target = settings.get("temperature")
+    if target is not None and settings.get("ensemble") != "nve":
+        lower.axhline(target, color=_ORANGE, linewidth=0.9, label=f"target {target:.0f} K")
     lower.set(xlabel="time (ps)", ylabel="kinetic temperature (K)")
     lower.legend(frameon=False, fontsize=8)
     save_figure(figure, path)
@@ -99,7 +103,7 @@ def _plot_ramachandran(table: dict[str, np.ndarray], pairs: list[tuple[int, int]
     phi, psi = degrees[:, [p for p, _ in pairs]], degrees[:, [s for _, s in pairs]]
     colour: Any = np.broadcast_to(table["time"][:, None], phi.shape)
     points = axes.scatter(phi.ravel(), psi.ravel(), c=colour.ravel(), s=6, cmap="cividis", linewidths=0)
-    figure.colorbar(points, ax=axes, label="time (ps)", shrink=0.8)
+    figure.colorbar(points, ax=axes, label="time (ps)", fraction=0.046, pad=0.04)
     axes.set(
         xlim=(-180, 180), ylim=(-180, 180), xlabel="φ (degrees)", ylabel="ψ (degrees)",
         title=f"{len(pairs)} residues, {len(degrees)} frames",

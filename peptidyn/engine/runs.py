@@ -41,6 +41,7 @@ from peptidyn.engine.rigid_terms import drop_rigid_terms
 from peptidyn.engine.run_settings import TRAJECTORIES, RunSettings, read_toml, resolve_settings
 from peptidyn.engine.simulation import TorsionSimulation, find_platform
 from peptidyn.engine.torsion_integrators import (
+    StepError,
     TorsionGHMCIntegrator,
     TorsionIntegrator,
     TorsionLangevinIntegrator,
@@ -135,7 +136,7 @@ def run(
         if overwrite:
             raise ArgumentError("--resume continues a run and --overwrite replaces it; give one of them")
         settings, target = _settings_to_resume(given, config, folder)
-        go_on = (target / CHECKPOINT).exists()
+        go_on = _has_begun(target)
     else:
         settings = resolve_settings(given, config)
         target = Path(folder) if folder is not None else Path(f"{run_name(settings)}-run")
@@ -164,8 +165,12 @@ def run(
         simulation = model.simulation(geometry, drop=not settings.keep_rigid_terms)
         for text in simulation.integrator.notes:
             say(f"note: {text}")
-        _start(simulation, settings, say, progress)
         extra = {"frames": 0, "seconds": 0.0}
+        try:
+            _start(simulation, settings, say, progress)
+        except StepError:
+            simulation.save_checkpoint(target / CHECKPOINT, {**extra, "equilibrating": True})
+            raise
         simulation.save_checkpoint(target / CHECKPOINT, extra)
     return _produce(simulation, settings, target, extra, progress)
 
@@ -202,6 +207,12 @@ def _settings_to_resume(
             "change its length, platform and threads only"
         )
     return settings, target
+
+
+def _has_begun(folder: Path) -> bool:
+    """True if a run can go on from its checkpoint; one that failed while equilibrating starts again."""
+    path = folder / CHECKPOINT
+    return path.exists() and not checkpoints.read(path)[0]["extra"].get("equilibrating", False)
 
 
 def _make_folder(folder: Path, replace: bool) -> None:
