@@ -198,6 +198,11 @@ def test_refusals(finished, tmp_path, capsys):
         read_run(tmp_path / "nowhere")
     with pytest.raises(ArgumentError, match=r"no run.toml"):
         read_run(tmp_path)
+    exchange = tmp_path / "exchange"
+    exchange.mkdir()
+    (exchange / "exchange.toml").write_text("")
+    with pytest.raises(ArgumentError, match="replica exchange run"):
+        read_run(exchange)
     empty = tmp_path / "empty"
     shutil.copytree(finished, empty)
     (empty / "torsions.npz").unlink()

@@ -75,6 +75,11 @@ def read_run(folder: str | os.PathLike[str]) -> RunFolder:
     path = Path(folder)
     if not path.is_dir():
         raise ArgumentError(f"there is no folder {path}; give the folder that `peptidyn run` wrote")
+    if (path / "exchange.toml").exists():
+        raise ArgumentError(
+            f"{path} holds a replica exchange run; reports are made of single runs, and `peptidyn exchange` has drawn "
+            "its pictures in the folder"
+        )
     for name in ("run.toml", "topology.pdb"):
         if not (path / name).exists():
             raise ArgumentError(f"{path} holds no run: there is no {name} in it")
