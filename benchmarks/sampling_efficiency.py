@@ -294,7 +294,7 @@ def draw(report: dict[str, Any], path: Path) -> None:
         right.set_yticks(y, [])
         right.set_ylim(left.get_ylim())
         right.set(xlim=(-0.02, 1.02), xlabel="population", title="basins (hatched bars: another law is sampled)")
-        right.legend(frameon=False, fontsize=8, loc="center")
+        right.legend(frameon=False, fontsize=8, loc="center left", bbox_to_anchor=(1.0, 0.5))
     save_figure(figure, path)
 
 
