@@ -7,6 +7,8 @@ import errno
 import json
 import os
 import subprocess
+import sys
+import time
 from pathlib import Path
 
 import butane
@@ -112,6 +114,34 @@ def test_resuming_equals_never_having_stopped(tmp_path):
         exchange.run(6)
         assert counts == (exchange.attempted.tolist(), exchange.accepted.tolist(), exchange.walk.tolist())
     assert contents(tmp_path / "whole") == contents(tmp_path / "parts")
+
+
+@pytest.mark.slow
+def test_a_driver_that_is_killed_with_9_is_resumed(tmp_path):
+    """Killed at any moment, perhaps in the middle of a write; the resumed files equal those of a whole run."""
+    script = (
+        "import sys; from pathlib import Path; import test_exchange\n"
+        "with test_exchange.make(Path(sys.argv[1])) as exchange: exchange.run(100_000)"
+    )
+    path = os.pathsep.join([str(Path(__file__).parent), *sys.path])
+    folder = tmp_path / "killed"
+    process = subprocess.Popen([sys.executable, "-c", script, str(folder)], env={**os.environ, "PYTHONPATH": path})
+    try:
+        deadline = time.monotonic() + 120
+        table = folder / "exchanges.csv"
+        while not (table.exists() and table.read_text().count("\n") > 20):
+            assert process.poll() is None and time.monotonic() < deadline
+            time.sleep(0.01)
+    finally:
+        process.kill()
+        process.wait()
+    with make(folder, resume=True) as exchange:
+        done = exchange.iterations
+        assert done >= 19
+        exchange.run(done + 3)
+    with make(tmp_path / "whole") as exchange:
+        exchange.run(done + 3)
+    assert contents(folder) == contents(tmp_path / "whole")
 
 
 def test_resuming_with_other_arguments_is_refused(tmp_path):
