@@ -21,7 +21,7 @@ def marked(name):
     return pytest.param(name, marks=pytest.mark.slow) if name in LONG else name
 
 
-@pytest.mark.parametrize("name", map(marked, NAMES))
+@pytest.mark.parametrize("name", [marked(name) for name in NAMES])
 def test_example(name, tmp_path, capsys, monkeypatch):
     from matplotlib import image
 
@@ -31,9 +31,8 @@ def test_example(name, tmp_path, capsys, monkeypatch):
     assert str(picture) in capsys.readouterr().out
     pixels = image.imread(picture)[..., :3]
     assert min(pixels.shape[:2]) > 400
-    # something is drawn inside: neither blank nor axes alone
-    middle = pixels[pixels.shape[0] // 5 : -pixels.shape[0] // 5, pixels.shape[1] // 5 : -pixels.shape[1] // 5]
-    assert (middle < 0.9).any(axis=2).mean() > 1e-3
+    # axes and words are black on white; what is drawn has colour
+    assert (np.ptp(pixels, axis=2) > 0.1).mean() > 1e-4
 
 
 @pytest.mark.parametrize("name", NAMES)
