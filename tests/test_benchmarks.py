@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from peptidyn.analysis import benchmark_solvers, benchmarks
-from peptidyn.analysis.benchmark_dynamics import ForwardDynamics
+from peptidyn.analysis.forward_dynamics import ForwardDynamics
 from peptidyn.analysis.benchmark_fixman import format_fixman, measure_fixman, write_trajectory
 from peptidyn.analysis.benchmark_solvers import CHOLESKY, DENSE, format_solvers, given_mass_matrix, measure_solvers
 from peptidyn.analysis.benchmarks import Timing, check_sizes, growth_exponent, interleave, polyalanine

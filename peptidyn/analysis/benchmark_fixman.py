@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from peptidyn.analysis.benchmark_dynamics import ForwardDynamics
+from peptidyn.analysis.forward_dynamics import ForwardDynamics
 from peptidyn.analysis.benchmarks import (
     Task,
     check_sizes,
