@@ -21,9 +21,9 @@ def main() -> int:
     parser.add_argument("--repeats", default="7", metavar="N", help="interleaved rounds (default: 7)")
     options = parser.parse_args()
     options.folder.mkdir(parents=True, exist_ok=True)
-    names = ["solvers", "fixman"]
-    if find_spec("pinocchio") is None:
-        print("peers: left out, Pinocchio is not installed (pip install pin)")
+    names = ["solvers", "fixman", "dynamics"]
+    if find_spec("pinocchio") is None and find_spec("mujoco") is None:
+        print("peers: left out, neither Pinocchio nor MuJoCo is installed (pip install pin mujoco)")
     else:
         names.append("peers")
     failed = 0

@@ -398,3 +398,50 @@ def test_broken_solvers_are_caught(broken):
     check_solver(DenseSolver(), case)
     with pytest.raises(AssertionError):
         check_solver(broken(), case)
+
+
+# ---------------------------------------------------------------------------- many states at once
+
+
+@pytest.mark.parametrize("name", ["forest", "branched", "fixed", "all20", "with-angles"])
+def test_many_states_agree_with_single_ones(name):
+    """Four states side by side, and a rest that fills the lanes only in part, against another solver."""
+    tree = {
+        "forest": lambda: random_tree("forest", 30, seed=1),
+        "branched": lambda: random_tree("branched", 60, seed=2),
+        "fixed": lambda: random_tree("branched", 20, seed=3, base="fixed"),
+        "all20": lambda: build_tree(load(DATA / "all20.pdb"), "phi psi chi"),
+        "with-angles": lambda: build_tree(load(DATA / "ala3.pdb"), BENDS),
+    }[name]()
+    rng = np.random.default_rng(0)
+    states = [random_state(tree, rng) for _ in range(7)]
+    v, tau = rng.normal(size=(2, 7, tree.n_dof))
+    solver = get_solver("articulated")
+    q, rotation = np.stack([s.q for s in states]), np.stack([s.base_rotation for s in states])
+    found = solver.accelerations_of_states(tree, q, v, tau, rotation)
+    for k, state in enumerate(states):
+        expected = get_solver("udu").accelerations(tree, state, v[k], tau[k])
+        assert scaled_error(mass_matrix(tree, state), found[k], expected) < 1e-9
+
+
+def test_many_states_are_checked():
+    tree = random_tree("branched", 20, seed=3)
+    solver = get_solver("articulated")
+    q, v = np.zeros((3, tree.n_coordinates)), np.zeros((3, tree.n_dof))
+    with pytest.raises(ArgumentError, match=r"q has shape"):
+        solver.accelerations_of_states(tree, q[0], v, v)
+    with pytest.raises(ArgumentError, match=r"tau has shape \(2, "):
+        solver.accelerations_of_states(tree, q, v, v[:2])
+    with pytest.raises(ArgumentError, match="velocities holds values that are not finite"):
+        solver.accelerations_of_states(tree, q, v + np.nan, v)
+
+
+def test_sines_of_any_angle():
+    """To one unit in the last place of 1, over many turns and beyond the range of the fast path."""
+    from peptidyn.solvers.articulated_kernels import sines
+
+    for size in (1e-8, 1.0, 100.0, 9e4, 1e7):
+        x = np.random.default_rng(0).uniform(-size, size, 1001)
+        s, c = np.empty((2, 1001))
+        sines(x, s, c)
+        assert max(np.abs(s - np.sin(x)).max(), np.abs(c - np.cos(x)).max()) < 2.3e-16

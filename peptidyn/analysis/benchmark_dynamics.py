@@ -44,6 +44,7 @@ from peptidyn.model.tree import TreeModel
 from peptidyn.progress import Progress
 
 SIZES = (1000,)
+SHARE_RESIDUES = 50
 TEMPERATURE, FRICTION = 300.0, 1.0
 STEPS = 20
 """Time steps per call."""
@@ -191,14 +192,14 @@ def _seconds(timing: Timing) -> dict[str, float]:
     return {"wall": timing.wall / STEPS, "median": timing.median / STEPS}
 
 
-def _measure_share(rounds: int, residues: int = 50) -> dict[str, Any]:
-    run = _Run(residues)
+def _measure_share(rounds: int) -> dict[str, Any]:
+    run = _Run(SHARE_RESIDUES)
     integrator = run.start(TorsionLangevinIntegrator, 0.008)
     tasks: dict[str, Task] = {"step": lambda: integrator.step(STEPS), "force call": run.force_call()}
     first_calls(tasks)
     timings = interleave(tasks, rounds)
     return {
-        "residues": residues,
+        "residues": SHARE_RESIDUES,
         "torsions": run.tree.n_torsions,
         "atoms": run.tree.n_atoms,
         "seconds": {name: _seconds(t) for name, t in timings.items()},
@@ -314,15 +315,18 @@ def format_dynamics(report: Mapping[str, Any]) -> str:
             lines.append(f"{name:34}{values}")
         lines.append(f"{'force call':34}{'':>10}{1e6 * part['seconds']['force call']['wall']:>12.1f}")
         lines.append(
-            f"hydrogens: {mass['LangevinMiddle']:g} Da with constraints=HBonds for LangevinMiddle, {mass['torsions']:g} "
-            "Da for repartitioned torsions"
+            f"hydrogens: {mass['LangevinMiddle']:g} Da and constraints=HBonds for LangevinMiddle, "
+            f"{mass['torsions']:g} Da for repartitioned torsions"
         )
         accepted = ", ".join(f"{h} {value:.3f}" for h, value in part["acceptance"].items())
         lines.append(f"acceptance of GHMC, repartitioned: {accepted}")
         lines.append(_ratio("time per ns, 8 fs / LangevinMiddle 4 fs", part["ratio"]))
         lines.append(_ratio("time per ns, repartitioned / LangevinMiddle 4 fs", part["repartitioned_ratio"]))
     for part in report["kernels"]:
-        lines += ["", f"Polyalanine without forces, {part['n']:,d} torsions, 8 fs, {part['drift_iterations']} iterations"]
+        lines += [
+            "",
+            f"Polyalanine without forces, {part['n']:,d} torsions, 8 fs, {part['drift_iterations']} iterations",
+        ]
         lines += [f"{name:50}{1e6 * t:12.1f} us" for name, t in part["seconds"].items()]
         lines.append(_ratio("step without force call / forward dynamics", part["ratio"]))
     return "\n".join([*lines, "", *format_machine(report)])

@@ -16,7 +16,6 @@ from typing import Any
 
 import numpy as np
 
-from peptidyn.analysis.forward_dynamics import ForwardDynamics
 from peptidyn.analysis.benchmarks import (
     Task,
     check_sizes,
@@ -27,6 +26,7 @@ from peptidyn.analysis.benchmarks import (
     machine,
     polyalanine,
 )
+from peptidyn.analysis.forward_dynamics import ForwardDynamics
 from peptidyn.ensemble.fixman_potential import FixmanPotential
 from peptidyn.ensemble.reweighting import fixman_weights
 from peptidyn.errors import ArgumentError

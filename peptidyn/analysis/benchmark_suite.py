@@ -7,8 +7,9 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from peptidyn.analysis.benchmark_dynamics import format_dynamics, measure_dynamics, plot_dynamics
 from peptidyn.analysis.benchmark_fixman import format_fixman, measure_fixman
-from peptidyn.analysis.benchmark_peers import format_peers, measure_peers
+from peptidyn.analysis.benchmark_peers import format_peers, measure_peers, plot_peers
 from peptidyn.analysis.benchmark_solvers import format_solvers, measure_solvers, plot_solvers
 from peptidyn.analysis.benchmarks import check_rounds, write_json
 from peptidyn.analysis.plots import new_figure
@@ -18,8 +19,9 @@ BENCHMARKS: dict[str, tuple[Callable[..., dict[str, Any]], Callable[[Mapping[str
     "solvers": (measure_solvers, format_solvers),
     "fixman": (measure_fixman, format_fixman),
     "peers": (measure_peers, format_peers),
+    "dynamics": (measure_dynamics, format_dynamics),
 }
-PICTURES = {"solvers": plot_solvers}
+PICTURES = {"solvers": plot_solvers, "peers": plot_peers, "dynamics": plot_dynamics}
 
 
 def run_benchmark(
@@ -28,6 +30,7 @@ def run_benchmark(
     sizes: Sequence[int] | None = None,
     rounds: int = 7,
     frames: int | None = None,
+    structure: str | os.PathLike[str] | None = None,
     folder: str | os.PathLike[str] | None = None,
     overwrite: bool = False,
     progress: bool = False,
@@ -36,15 +39,17 @@ def run_benchmark(
 
     Parameters
     ----------
-    name : {"solvers", "fixman", "peers"}
+    name : {"solvers", "fixman", "peers", "dynamics"}
     sizes : sequence of int, optional
         Numbers of torsions; each benchmark has its own default.
     rounds : int
         Interleaved rounds.
     frames : int, optional
         Length of the trajectory of ``fixman``.
+    structure : path, optional
+        The protein of ``peers``.
     folder : path, optional
-        Where ``NAME.json``, and for ``solvers`` also ``solvers.png``, are written; made if its parent exists.
+        Where ``NAME.json`` and, but for ``fixman``, ``NAME.png`` are written; made if its parent exists.
     overwrite : bool
         Replace files that exist.
     progress : bool
@@ -54,6 +59,8 @@ def run_benchmark(
         raise ArgumentError(f"unknown benchmark {name!r}; the benchmarks are: {', '.join(BENCHMARKS)}")
     if frames is not None and name != "fixman":
         raise ArgumentError(f"the benchmark {name!r} reads no trajectory; a number of frames is for 'fixman'")
+    if structure is not None and name != "peers":
+        raise ArgumentError(f"the benchmark {name!r} takes no structure; a file is for 'peers'")
     check_rounds(rounds)
     # what could go wrong with the files is found before minutes of measuring, not after them
     files = {} if folder is None else _output_files(name, Path(folder), overwrite)
@@ -61,6 +68,7 @@ def run_benchmark(
     keywords: dict[str, Any] = {"rounds": rounds, "progress": progress}
     keywords |= {} if sizes is None else {"sizes": sizes}
     keywords |= {} if frames is None else {"frames": frames}
+    keywords |= {} if structure is None else {"structure": structure}
     report = measure(**keywords)
     if files:
         files["json"].parent.mkdir(exist_ok=True)

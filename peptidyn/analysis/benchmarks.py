@@ -41,7 +41,7 @@ BURST = 0.02
 BUDGET = 10.0
 """Seconds after which a slow task takes no further part in the rounds."""
 
-PACKAGES = ("numpy", "scipy", "numba", "mdtraj", "openmm", "pin")
+PACKAGES = ("numpy", "scipy", "numba", "mdtraj", "openmm", "pin", "mujoco")
 
 
 # ---------------------------------------------------------------------------- clocks

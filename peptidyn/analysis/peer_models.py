@@ -24,9 +24,7 @@ def import_peer(module: str, package: str) -> Any:
     try:
         return import_module(module)
     except ImportError as error:
-        raise MissingDependencyError(
-            f"{module} is not installed; install it with: pip install {package}"
-        ) from error
+        raise MissingDependencyError(f"{module} is not installed; install it with: pip install {package}") from error
 
 
 class PinocchioModel:
@@ -171,10 +169,11 @@ def _describe(tree: TreeModel) -> str:
     ]
     stack: list[int | None] = [0]
     while stack:
-        l = stack.pop()
-        if l is None:
+        link = stack.pop()
+        if link is None:
             lines.append("</body>")
             continue
+        l = link
         place = tree.origin[l] - tree.origin[tree.parent[l]] if l else np.zeros(3)
         lines.append(f"<body pos='{numbers(place)}'>")
         lines.append(

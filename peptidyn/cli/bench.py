@@ -1,4 +1,4 @@
-"""`peptidyn bench`: measure solvers, Fixman potential and forward dynamics."""
+"""`peptidyn bench`: measure solvers, Fixman potential, forward dynamics and time steps."""
 
 from __future__ import annotations
 
@@ -15,21 +15,29 @@ def add_command(commands: argparse._SubParsersAction) -> None:
     """Add the command to the parser."""
     p = commands.add_parser(
         "bench",
-        help="measure the solvers, the Fixman potential, or forward dynamics beside Pinocchio",
+        help="measure solvers, the Fixman potential, time steps, or forward dynamics beside other engines",
         description="Measure, in interleaved rounds on polyalanine chains: how the cost of every solver grows with the "
         "number of torsions (solvers); what the Fixman potential and trajectory weights cost (fixman); forward "
-        "dynamics beside Pinocchio, if that is installed (peers).",
+        "dynamics beside Pinocchio and MuJoCo, as far as they are installed (peers); time steps beside OpenMM's own "
+        "integrator (dynamics).",
         **examples(
             "peptidyn bench solvers -o bench",
             "peptidyn bench fixman --sizes 30,300 --repeats 3",
-            "peptidyn bench peers --json",
+            "peptidyn bench peers --structure protein.pdb --json",
+            "peptidyn bench dynamics -o bench",
         ),
     )
-    p.add_argument("what", metavar="WHAT", choices=("solvers", "fixman", "peers"), help="solvers, fixman or peers")
+    p.add_argument(
+        "what",
+        metavar="WHAT",
+        choices=("solvers", "fixman", "peers", "dynamics"),
+        help="solvers, fixman, peers or dynamics",
+    )
     p.add_argument("--sizes", metavar="N,N,...", help="numbers of torsions (default: those of docs/performance.md)")
     p.add_argument("--repeats", type=int, default=7, metavar="N", help="interleaved rounds (default: 7)")
     p.add_argument("--frames", type=int, metavar="N", help="fixman: length of the trajectory (default: 10000)")
-    p.add_argument("-o", "--output", metavar="FOLDER", help="write WHAT.json, and for solvers a picture, there")
+    p.add_argument("-o", "--output", metavar="FOLDER", help="write WHAT.json, and a picture, there")
+    p.add_argument("--structure", metavar="FILE", help="peers: a protein, in place of a peptide of all amino acids")
     p.add_argument("--overwrite", action="store_true", help="replace files that exist")
     p.add_argument("--json", action="store_true", help="print everything as JSON")
     p.add_argument("-q", "--quiet", action="store_true", help="no progress")
@@ -48,6 +56,7 @@ def run_command(options: argparse.Namespace) -> int:
         sizes=None if options.sizes is None else _sizes(options.sizes),
         rounds=options.repeats,
         frames=options.frames,
+        structure=options.structure,
         folder=options.output,
         overwrite=options.overwrite,
         progress=not options.quiet,

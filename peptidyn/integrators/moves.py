@@ -56,6 +56,9 @@ SAVE = 11
 N_POSE = POSITION + 3
 """Columns of a pose: the first ones of a row of the kernels."""
 
+ROUNDING = 1e-10
+"""Corrections (nm or rad) below this that no longer shrink are rounding error, which grows with the chain."""
+
 DRIFT_ITERATIONS = 60
 """More iterations than this mean that the step is too large."""
 
@@ -298,6 +301,8 @@ def _drift(packed, scratch, trial, wrench, first, last, m, h, tolerance, base_po
         )  # fmt: skip
         # corrections shrink by a constant factor, so that two of them tell what the next one would be
         if largest < tolerance or (largest < 0.1 * before and largest * largest < 0.1 * tolerance * before):
+            break
+        if largest < ROUNDING and largest > 0.3 * before and count > 1:
             break
         count += 1
         if count > DRIFT_ITERATIONS or not largest < 1e3:
