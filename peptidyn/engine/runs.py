@@ -51,6 +51,7 @@ from peptidyn.engine.torsion_reporter import TorsionReporter
 from peptidyn.engine.trajectory_frames import keep_frames
 from peptidyn.errors import ArgumentError, OutputError
 from peptidyn.files import write_text
+from peptidyn.integrators.moves import kernels_on_disk
 from peptidyn.io.readers import load_structure
 from peptidyn.io.structure import Structure
 from peptidyn.model.build import build_tree
@@ -141,6 +142,8 @@ def run(
         settings = resolve_settings(given, config)
         target = Path(folder) if folder is not None else Path(f"{run_name(settings)}-run")
         go_on = False
+    if not kernels_on_disk():
+        say("compiling the numerical kernels: once, in about half a minute; later runs find them on disk")
     if go_on:
         model = make_model(settings, load_structure(target / TOPOLOGY))
     else:

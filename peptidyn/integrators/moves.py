@@ -19,6 +19,7 @@ Every drift leaves the factor of M at its end, which the next move needs.
 from __future__ import annotations
 
 import math
+from pathlib import Path
 
 from numba import njit, prange
 
@@ -234,7 +235,10 @@ def _displace(packed, first, last, m, h, v, base_position, base_rotation, q):
 
 @njit(**_OPTIONS)
 def _displacement_wrenches(packed, w, turns, trial, wrench, first, last, h, sx, sy, sz):
-    """Pose links into `trial` and write axial(B) / h and m (c1 - c0) / h; the base origin has moved by sx, sy, sz."""
+    """Pose links into `trial` and write axial(B) / h and m (c1 - c0) / h into `wrench`, and taken about O into w.
+
+    The base origin has moved by sx, sy, sz.
+    """
     parent, joint, _, _, _, constants, _ = packed
     for l in range(first, last):
         up = parent[l]
@@ -263,7 +267,9 @@ def _displacement_wrenches(packed, w, turns, trial, wrench, first, last, h, sx, 
         p, q, r = get3(constants, l, BLADE)
         x, y, z = b00 * p + b01 * q + b02 * r, b10 * p + b11 * q + b12 * r, b20 * p + b21 * q + b22 * r
         nx, ny, nz = nx - v1 * z + v2 * y, ny - v2 * x + v0 * z, nz - v0 * y + v1 * x
-        put6(wrench, l, 0, nx / h, ny / h, nz / h, fx, fy, fz)
+        nx, ny, nz = nx / h, ny / h, nz / h
+        put6(wrench, l, 0, nx, ny, nz, fx, fy, fz)
+        put6(w, l, F, nx + cy * fz - cz * fy, ny + cz * fx - cx * fz, nz + cx * fy - cy * fx, fx, fy, fz)
 
 
 @njit(**_OPTIONS)
@@ -308,7 +314,6 @@ def _drift(packed, scratch, trial, wrench, first, last, m, h, tolerance, base_po
         if count > DRIFT_ITERATIONS or not largest < 1e3:
             return -1
         before = largest
-        _load_wrenches(w, wrench, first, last)
     for i in range(9):
         w[first, R + i] = trial[first, R + i]
     kernels.outward(first, last, packed, turns[0], turns[1], turns[2], w, None)
@@ -390,3 +395,8 @@ def run_parallel(program, numbers, batches, packed, scratch, layout, motion, vec
             program, numbers, b * n // batches, (b + 1) * n // batches, packed, scratch, layout, motion, vectors,
             cartesian, status,
         )  # fmt: skip
+
+
+def kernels_on_disk() -> bool:
+    """True if the moves were compiled by an earlier run and are kept in the cache of compiled code."""
+    return any(Path(run_range._cache.cache_path).glob("moves.run_range-*.nbi"))
