@@ -165,7 +165,7 @@ def test_batches_agree_with_single_states():
     for state, energy, torque in zip(states, energies, torques, strict=True):
         one, vector = potential.energy_and_torque(state)
         assert one == pytest.approx(energy, rel=1e-12)
-        assert np.abs(vector[tree.coordinate_dof] - torque).max() < 1e-12 * np.abs(torque).max()
+        assert np.abs(vector[tree.coordinate_dof] - torque).max() < 1e-10 * np.abs(torque).max()
     assert np.array_equal(potential.energies(np.stack([s.q for s in states])), energies)
 
 

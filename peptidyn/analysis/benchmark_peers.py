@@ -104,16 +104,17 @@ def _protein(path: str | os.PathLike[str] | None, largest: int) -> tuple[str, Tr
     """Return title, tree and a state of a protein with side chains and at most `largest` torsions."""
     if path is None:
         title, n = "peptide of all amino acids", largest // 3
-        tree = build_tree(build_peptide((RESIDUES * (n // 20 + 1))[:n]), "phi psi chi")
+        whole = build_peptide((RESIDUES * (n // 20 + 1))[:n])
     else:
         whole = load_structure(path).subset("protein")
-        title, n = f"{os.path.basename(os.fspath(path))}, first residues", len(whole.atoms.residue_name)
-        tree = build_tree(whole, "phi psi chi")
-        while tree.n_torsions > largest:
-            n = min(n - 1, n * largest // tree.n_torsions)
-            tree = build_tree(whole.subset(np.flatnonzero(whole.atoms.residue < n)), "phi psi chi")
-        if tree.n_molecules > 1:
-            raise ArgumentError(f"{path} holds {tree.n_molecules} chains or molecules; give one with a single chain")
+        title = f"{os.path.basename(os.fspath(path))}, first residues"
+    n = len(whole.atoms.residue_name)
+    tree = build_tree(whole, "phi psi chi")
+    while tree.n_torsions > largest:
+        n = min(n - 1, n * largest // tree.n_torsions)
+        tree = build_tree(whole.subset(np.flatnonzero(whole.atoms.residue < n)), "phi psi chi")
+    if tree.n_molecules > 1:
+        raise ArgumentError(f"{path} holds {tree.n_molecules} chains or molecules; give one with a single chain")
     noise = 0.1 * np.random.default_rng(1).standard_normal(tree.n_torsions)
     state = tree.reference.replace(torsions=tree.reference.torsions + noise)
     return f"{title}, {tree.n_torsions} torsions", tree, state

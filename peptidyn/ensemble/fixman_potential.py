@@ -20,7 +20,7 @@ from peptidyn.errors import ArgumentError, SolverError
 from peptidyn.model.state import State
 from peptidyn.model.tree import TreeModel
 from peptidyn.solvers.articulated_model import pack_molecules
-from peptidyn.solvers.articulated_states import factor_state, log_det_state, log_det_states, make_scratch
+from peptidyn.solvers.articulated_states import Scratch, factor_state, log_det_state, log_det_states, make_scratch
 from peptidyn.solvers.protocol import raise_singular
 from peptidyn.units import BOLTZMANN, plain, plain_array
 
@@ -48,6 +48,7 @@ class FixmanPotential:
         self._packed, self._links = pack_molecules(tree, flexible)
         self._rotation = np.zeros((1, int(flexible.sum()), 4))
         self._rotation[:, :, 0] = 1.0
+        self._idle: list[Scratch] = []
 
     def log_metric(self, q: Any) -> np.ndarray:
         """Return ln(det M / J^2) of many configurations.
@@ -108,10 +109,11 @@ class FixmanPotential:
 
     def _one(self, q: np.ndarray, want_gradient: bool) -> tuple[np.ndarray, np.ndarray, int]:
         """Evaluate one configuration, without the cost of threads."""
-        scratch = make_scratch(self._packed, self._rotation.shape[1])
+        scratch = self._idle.pop() if self._idle else make_scratch(self._packed, self._rotation.shape[1])
         gradient = np.zeros((1, len(q)))
         bad = factor_state(self._packed, scratch, q, self._rotation[0])
         value = log_det_state(self._packed, scratch, gradient[0] if want_gradient else None) if bad < 0 else math.nan
+        self._idle.append(scratch)
         return np.array([value]), gradient, bad
 
 

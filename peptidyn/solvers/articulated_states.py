@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit, prange
+from numba import get_num_threads, njit, prange
 
 from peptidyn.solvers import articulated_kernels as kernels
 from peptidyn.solvers.articulated_model import Packed
 from peptidyn.solvers.lanes import LANES
 
-BATCHES = 64
-"""Many states are divided into at most this many batches, which threads take in turn."""
+BATCHES = 4
+"""Many states are divided into this many batches per thread, each with scratch arrays of its own."""
 
 
 Scratch = tuple[np.ndarray, ...]
@@ -155,7 +155,7 @@ def _many(packed, batches, q, base_rotation, v, tau, value, gradient, status):
 
 
 def _batches(n_states: int) -> int:
-    return max(1, min(BATCHES, n_states // LANES))
+    return max(1, min(BATCHES * get_num_threads(), n_states // LANES))
 
 
 def log_det_states(
