@@ -7,7 +7,6 @@ potential and the integrators use its kernels directly.
 from __future__ import annotations
 
 from typing import Any
-from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -16,7 +15,7 @@ from peptidyn.model.state import State
 from peptidyn.model.tree import TreeModel
 from peptidyn.solvers.articulated_model import pack
 from peptidyn.solvers.articulated_states import (
-    Scratch,
+    factor_and_solve,
     factor_state,
     forward_dynamics,
     forward_dynamics_states,
@@ -24,7 +23,7 @@ from peptidyn.solvers.articulated_states import (
     make_scratch,
     solve_state,
 )
-from peptidyn.solvers.protocol import Factor, Solver, raise_singular
+from peptidyn.solvers.protocol import FactorPool, ReusableFactor, ReusingSolver, raise_singular
 from peptidyn.units import plain_array
 
 
@@ -33,48 +32,55 @@ def moving_copy(state: State) -> tuple[np.ndarray, np.ndarray]:
     return state.q.copy(), state.base_rotation.copy()
 
 
-class ArticulatedFactor(Factor):
+class ArticulatedFactor(ReusableFactor):
     """Gains U and pivots D of one tree in one configuration."""
 
-    def __init__(self, tree: TreeModel, state: State):
-        self.tree = tree
-        self._packed = pack(tree)
-        self._scratch = make_scratch(self._packed, tree.n_molecules)
-        bad = factor_state(self._packed, self._scratch, *moving_copy(state))
+    def __init__(self, tree: TreeModel):
+        self.packed = pack(tree)
+        self.scratch = make_scratch(self.packed, tree.n_molecules)
+        self._column = np.empty(tree.n_dof)
+
+    def refactor(self, tree: TreeModel, state: State) -> None:
+        bad = factor_state(self.packed, self.scratch, *moving_copy(state))
         if bad >= 0:
             raise_singular(tree, bad)
 
     def solve(self, b: np.ndarray) -> np.ndarray:
         x = np.empty_like(b)
-        column = np.empty(self.tree.n_dof)
         for k in range(b.shape[1]):
-            solve_state(self._packed, self._scratch, np.ascontiguousarray(b[:, k]), column)
-            x[:, k] = column
+            solve_state(self.packed, self.scratch, np.ascontiguousarray(b[:, k]), self._column)
+            x[:, k] = self._column
         return x
 
     def log_det(self) -> float:
-        return float(log_det_state(self._packed, self._scratch, None))
+        return float(log_det_state(self.packed, self.scratch, None))
 
 
-class ArticulatedSolver(Solver):
+class ArticulatedSolver(ReusingSolver[ArticulatedFactor]):
     """Articulated-body factor about one origin per molecule, world axes."""
 
     name = "articulated"
     paper = "articulated-body algebra about one origin, world axes (the fast kernels of the dynamics)"
 
     def __init__(self) -> None:
-        self._idle: WeakKeyDictionary[TreeModel, list[Scratch]] = WeakKeyDictionary()
+        self.pool = FactorPool(ArticulatedFactor)
 
-    def factor(self, tree: TreeModel, state: State) -> ArticulatedFactor:
-        return ArticulatedFactor(tree, state)
+    def _solve(self, tree: TreeModel, state: State, b: np.ndarray) -> np.ndarray:
+        if b.shape[1] != 1:
+            return super()._solve(tree, state, b)
+        factor = self.pool.take(tree)
+        x = np.empty(len(b))
+        bad = factor_and_solve(factor.packed, factor.scratch, *moving_copy(state), b.reshape(-1), x)
+        self.pool.give(tree, factor)
+        if bad >= 0:
+            raise_singular(tree, bad)
+        return x
 
     def _accelerations(self, tree: TreeModel, state: State, v: np.ndarray, tau: np.ndarray) -> np.ndarray:
-        packed = pack(tree)
-        idle = self._idle.setdefault(tree, [])
-        scratch = idle.pop() if idle else make_scratch(packed, tree.n_molecules)
+        factor = self.pool.take(tree)
         acc = np.empty(tree.n_dof)
-        bad = forward_dynamics(packed, scratch, *moving_copy(state), v, tau, acc)
-        idle.append(scratch)
+        bad = forward_dynamics(factor.packed, factor.scratch, *moving_copy(state), v, tau, acc)
+        self.pool.give(tree, factor)
         if bad >= 0:
             raise_singular(tree, bad)
         return acc

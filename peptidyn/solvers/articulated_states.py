@@ -51,6 +51,23 @@ def solve_state(packed, scratch, b, x):
 
 
 @njit(cache=True, error_model="numpy", nogil=True)
+def factor_and_solve(packed, scratch, q, base_rotation, b, x):
+    """Write x = M^-1 b for vectors (n_dof,) of one state, in one go; return -1, or the link where M is singular."""
+    w, turns, pivot, root = scratch
+    n = len(pivot)
+    kernels.set_configuration(0, n, packed, q, base_rotation, w, turns[2])
+    kernels.sines(turns[2], turns[0], turns[1])
+    kernels.outward(0, n, packed, turns[0], turns[1], turns[2], w, None)
+    for l in range(n):
+        for i in range(6):
+            w[l, kernels.F + i] = 0.0
+    bad = kernels.factor(0, n, packed, w, pivot, root, b, x)
+    if bad < 0:
+        kernels.back_substitute(0, n, packed, w, root, b, x)
+    return bad
+
+
+@njit(cache=True, error_model="numpy", nogil=True)
 def forward_dynamics(packed, scratch, q, base_rotation, v, tau, x):
     """Write the accelerations x (n_dof,) of one state; return -1, or the link at which M is singular."""
     w, turns, pivot, root = scratch
