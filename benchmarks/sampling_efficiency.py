@@ -7,7 +7,7 @@
 Molecules: capped alanine and capped Ala10 in implicit solvent (amber14, OBC2) at 300 K. Every chain starts at the
 relaxed structure, tunes its steps in a warm-up that does not count, and then makes the same number of force
 evaluations. An independent sample is counted by the slower of cosine and sine of each angle; the mean over all phi and
-psi is reported. The time step of a Metropolised method is the largest whose acceptance stays at 0.9 or above.
+psi is reported. The time step of a Metropolised method is tuned towards an acceptance of 0.92, at least 0.9.
 Populations of the basins stand beside the speed; one that differs from Langevin dynamics by more than three standard
 errors (and by more than 0.03) is marked: fast sampling of another law is no gain.
 
