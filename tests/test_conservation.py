@@ -155,7 +155,7 @@ def test_volume_is_preserved(model):
         )
 
     jacobian = np.empty((2 * n, 2 * n))
-    h = 1e-4
+    h = 1e-3
     for k in range(2 * n):
         e = np.zeros(2 * n)
         e[k] = h * scale[k]

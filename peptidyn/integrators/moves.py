@@ -27,7 +27,7 @@ from peptidyn.model.kinematics import FREE, POINT, PRISMATIC
 from peptidyn.solvers import articulated_kernels as kernels
 from peptidyn.solvers.articulated_kernels import M1, POSITION, A, C, F, R, S, U
 from peptidyn.solvers.articulated_model import BLADE, COM, MASS, MOMENT, PLATE
-from peptidyn.solvers.lanes import FAST, add6, get, get3, get6, put6
+from peptidyn.solvers.lanes import add6, get, get3, get6, put6
 
 FACTOR = 0
 """Poses and factor of the present configuration."""
@@ -63,8 +63,6 @@ ROUNDING = 1e-10
 DRIFT_ITERATIONS = 60
 """More iterations than this mean that the step is too large."""
 
-_OPTIONS = {"cache": True, "error_model": "numpy", "fastmath": set(FAST)}
-
 
 @njit(cache=True, error_model="numpy")
 def _factor(packed, scratch, first, last, q, base_rotation):
@@ -82,7 +80,7 @@ def _clear_wrenches(w, first, last):
         put6(w, l, F, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
 
 
-@njit(**_OPTIONS)
+@njit(cache=True, error_model="numpy")
 def _sum_wrenches(packed, w, first, last, out):
     """Write the generalised forces S . f of the link wrenches f in w, which are summed towards the root."""
     parent, joint, dof, _, _, _, _ = packed
@@ -101,7 +99,7 @@ def _sum_wrenches(packed, w, first, last, out):
             out[i], out[i + 1], out[i + 2] = f3, f4, f5
 
 
-@njit(**_OPTIONS)
+@njit(cache=True, error_model="numpy")
 def _project(packed, w, first, last, atoms, start, stop, origin, x, force, out):
     """Write J^T F of a molecule, whose atoms are start to stop of the table."""
     atom, link, _ = atoms
@@ -114,7 +112,7 @@ def _project(packed, w, first, last, atoms, start, stop, origin, x, force, out):
     _sum_wrenches(packed, w, first, last, out)
 
 
-@njit(**_OPTIONS)
+@njit(cache=True, error_model="numpy")
 def _place_atoms(w, atoms, start, stop, origin, x):
     """Write the positions of the atoms start to stop of the table."""
     atom, link, local = atoms
@@ -128,7 +126,7 @@ def _place_atoms(w, atoms, start, stop, origin, x):
         x[i, 2] = origin[2] + (pz + r20 * a + r21 * b + r22 * c)
 
 
-@njit(**_OPTIONS)
+@njit(cache=True, error_model="numpy")
 def _move_atoms(w, atoms, start, stop, velocity):
     """Write the velocities of the atoms start to stop of the table, from the twists X of links about O."""
     atom, link, local = atoms
@@ -167,7 +165,7 @@ def _fixman_torque(packed, scratch, first, last, bend, q, gradient, out):
             out[dof[l]] += 1.0 / math.tan(q[c])
 
 
-@njit(**_OPTIONS)
+@njit(cache=True, error_model="numpy")
 def _thermalise(packed, scratch, first, last, keep, strength, normals, momentum):
     """p <- keep p + strength L z with L L^T = M and unit normals z (n_dof,)."""
     parent, joint, dof, _, molecule, constants, _ = packed
@@ -233,7 +231,7 @@ def _displace(packed, first, last, m, h, v, base_position, base_rotation, q):
     return largest
 
 
-@njit(**_OPTIONS)
+@njit(cache=True, error_model="numpy")
 def _displacement_wrenches(packed, w, turns, trial, wrench, first, last, h, sx, sy, sz):
     """Pose links into `trial` and write axial(B) / h and m (c1 - c0) / h into `wrench`, and taken about O into w.
 
@@ -272,7 +270,7 @@ def _displacement_wrenches(packed, w, turns, trial, wrench, first, last, h, sx, 
         put6(w, l, F, nx + cy * fz - cz * fy, ny + cz * fx - cx * fz, nz + cx * fy - cy * fx, fx, fy, fz)
 
 
-@njit(**_OPTIONS)
+@njit(cache=True, error_model="numpy")
 def _load_wrenches(w, wrench, first, last):
     """Take the wrenches at centres of mass about O, into the columns f of w."""
     for l in range(first, last):

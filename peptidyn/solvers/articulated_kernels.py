@@ -33,12 +33,14 @@ from numba import njit
 
 from peptidyn.model.kinematics import FREE, POINT, PRISMATIC
 from peptidyn.solvers.articulated_model import BLADE, COM, MASS, PLATE, SPHERE, E
-from peptidyn.solvers.lanes import FAST, add3, add6, all_above, at, get, get3, get6, put, put3, put6, put_at
+from peptidyn.solvers.lanes import add3, add6, all_above, at, get, get3, get6, put, put3, put6, put_at
 
 PIVOT = 1e-13
 """A pivot below this fraction of the terms it is the sum of is rounding error: the matrix is singular."""
 
-_OPTIONS = {"cache": True, "error_model": "numpy", "fastmath": set(FAST)}
+_OPTIONS = {"cache": True, "error_model": "numpy"}
+# no fastmath: its freedoms are used differently when a kernel is compiled and when it comes from the cache, so that a
+# resumed run would differ in the last bits from one that was never interrupted; measured, it gains nothing here
 
 # columns of `w`: rotation (row by row), position from O, motion axis, then twist V or gain U, accelerations A or X,
 # wrench f, inertia P (later Y), inverse pivot, centre of mass from O, the two vectors of the inertia
@@ -55,7 +57,7 @@ PLACE = (
 # ---------------------------------------------------------------------------- angles
 
 
-@njit(cache=True, error_model="numpy", fastmath={"contract"})
+@njit(cache=True, error_model="numpy")
 def sines(x, sine, cosine):
     """Write sin x and cos x of flat arrays; to one unit in the last place up to 1e5, in vector instructions."""
     largest = 0.0

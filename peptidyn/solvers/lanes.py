@@ -22,9 +22,6 @@ from numba.extending import intrinsic, lower_builtin, models, register_model
 LANES = 4
 """States side by side: what a vector register of current processors holds."""
 
-FAST = ("reassoc", "contract", "arcp", "nsz")
-"""Freedoms of the compiler: sums in another order, fused multiply-add; infinities and nan keep their meaning."""
-
 _DOUBLE = ir.DoubleType()
 _VECTOR = ir.VectorType(_DOUBLE, LANES)
 
@@ -63,7 +60,7 @@ def _register_binary(operation, emit):
 
     def lower(context, builder, sig, args):
         a, b = (_spread(builder, value, kind) for value, kind in zip(args, sig.args, strict=True))
-        return getattr(builder, emit)(a, b, flags=FAST)
+        return getattr(builder, emit)(a, b)
 
     for pair in ((lanes, lanes), (lanes, types.float64), (types.float64, lanes)):
         lower_builtin(operation, *pair)(lower)
@@ -96,7 +93,7 @@ def _call(name):
     return emit
 
 
-_register_unary(operator.neg, lambda builder, value: builder.fneg(value, flags=FAST))
+_register_unary(operator.neg, lambda builder, value: builder.fneg(value))
 _register_unary(abs, _call("fabs"))
 _register_unary(math.sqrt, _call("sqrt"))
 
@@ -163,7 +160,7 @@ def _putter(array, indices, values, adding=False):
         for pointer, value, kind in zip(pointers, args[1 + indices :], kinds, strict=True):
             new = _spread(builder, value, kind) if wide else value
             if adding:
-                new = builder.fadd(_load(builder, pointer), new, flags=FAST)
+                new = builder.fadd(_load(builder, pointer), new)
             builder.store(new, pointer).align = 8
         return context.get_dummy_value()
 

@@ -1,0 +1,38 @@
+"""Kernels that are compiled in a process and kernels that are read from the cache give the same bits."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+SCRIPT = """
+import hashlib
+import numpy as np
+import peptidyn as ptd
+from peptidyn.integrators.mover import Mover
+
+tree = ptd.build_tree(ptd.build_peptide("AWKPA"), "phi psi chi angles")
+mover = Mover(tree)
+mover.thermalise(0.0, 2.5, np.random.default_rng(1))
+for _ in range(20):
+    assert mover.drift(0.004)
+    mover.kick(2.5 * mover.fixman_torque(), 0.004)
+print(hashlib.sha1(mover.q.tobytes() + mover.momentum.tobytes() + mover.positions().tobytes()).hexdigest())
+"""
+
+
+@pytest.mark.slow
+def test_compiled_and_cached_kernels_agree_bit_by_bit(tmp_path):
+    """Else a resumed run would differ from one that was never interrupted whenever the first of them had to compile."""
+    environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path), "PYTHONPATH": str(Path(__file__).parents[1])}
+    outcomes = [
+        subprocess.run(
+            [sys.executable, "-c", SCRIPT], env=environment, capture_output=True, text=True, check=True, timeout=300
+        ).stdout
+        for _ in range(2)
+    ]
+    assert outcomes[0] == outcomes[1]
