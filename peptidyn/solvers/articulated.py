@@ -66,11 +66,11 @@ class ArticulatedSolver(ReusingSolver[ArticulatedFactor]):
         self.pool = FactorPool(ArticulatedFactor)
 
     def _solve(self, tree: TreeModel, state: State, b: np.ndarray) -> np.ndarray:
-        if b.shape[1] != 1:
+        if b.ndim != 1:
             return super()._solve(tree, state, b)
         factor = self.pool.take(tree)
         x = np.empty(len(b))
-        bad = factor_and_solve(factor.packed, factor.scratch, *moving_copy(state), b.reshape(-1), x)
+        bad = factor_and_solve(factor.packed, factor.scratch, *moving_copy(state), b, x)
         self.pool.give(tree, factor)
         if bad >= 0:
             raise_singular(tree, bad)

@@ -12,12 +12,12 @@ coordinates.
 from __future__ import annotations
 
 import math
+import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from importlib import import_module
 from inspect import signature
 from typing import Any, Generic, NoReturn, TypeVar
-from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -82,14 +82,14 @@ class Solver(ABC):
             raise ArgumentError(
                 f"b has shape {rhs.shape}, expected ({tree.n_dof},) or ({tree.n_dof}, m): one row per degree of freedom"
             )
-        columns = rhs if rhs.ndim == 2 else rhs[:, None]
-        if not all_finite(columns):
+        if not all_finite(rhs):
             raise ArgumentError("b holds values that are not finite numbers")
         tree.check_state(state)
-        return self._finite(self._solve(tree, state, columns)).reshape(rhs.shape)
+        return self._finite(self._solve(tree, state, rhs))
 
     def _solve(self, tree: TreeModel, state: State, b: np.ndarray) -> np.ndarray:
-        return self.factor(tree, state).solve(b)
+        """Return M^-1 b for `b` (n_dof,) or (n_dof, m), checked."""
+        return self.factor(tree, state).solve(b[:, None] if b.ndim == 1 else b).reshape(b.shape)
 
     def log_det(self, tree: TreeModel, state: State) -> float:
         """Return ln det M (masses in Da, lengths in nm)."""
@@ -174,21 +174,22 @@ class FactorPool(Generic[AnyFactor]):
 
     def __init__(self, make: Callable[[TreeModel], AnyFactor]):
         self.make = make
-        self._free: WeakKeyDictionary[TreeModel, list[AnyFactor]] = WeakKeyDictionary()
+        self._free: dict[int, list[AnyFactor]] = {}  # by id of the tree, until the tree is gone
 
     def take(self, tree: TreeModel) -> AnyFactor:
         """Return a factor that no other call has."""
         try:
-            return self._free[tree].pop()  # one step for the interpreter: two threads never get the same one
+            return self._free[id(tree)].pop()  # one step for the interpreter: two threads never get the same one
         except (KeyError, IndexError):
             return self.make(tree)
 
     def give(self, tree: TreeModel, factor: AnyFactor) -> None:
         """Leave a factor for the next call."""
         try:
-            self._free[tree].append(factor)
+            self._free[id(tree)].append(factor)
         except KeyError:
-            self._free[tree] = [factor]
+            self._free[id(tree)] = [factor]
+            weakref.finalize(tree, self._free.pop, id(tree), None).atexit = False
 
 
 class ReusingSolver(Solver, Generic[AnyFactor]):
@@ -204,9 +205,9 @@ class ReusingSolver(Solver, Generic[AnyFactor]):
     def _solve(self, tree: TreeModel, state: State, b: np.ndarray) -> np.ndarray:
         factor = self.pool.take(tree)
         factor.refactor(tree, state)
-        x = factor.solve(b)
+        x = factor.solve(b[:, None] if b.ndim == 1 else b)
         self.pool.give(tree, factor)
-        return x
+        return x.reshape(b.shape)
 
     def _log_det(self, tree: TreeModel, state: State) -> float:
         factor = self.pool.take(tree)
