@@ -30,7 +30,7 @@ RIGID_TOLERANCE = 5e-3
 """Default deviation (nm) beyond which a rigid unit of a frame counts as deformed; xtc files round to 0.5e-3."""
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class FixmanWeights:
     """Fixman energies and weights of the frames of a trajectory.
 
@@ -67,6 +67,10 @@ class FixmanWeights:
 
     def __len__(self) -> int:
         return len(self.index)
+
+    def __repr__(self) -> str:
+        size = f"effective {self.effective_sample_size:.1f}" if len(self) else "empty"
+        return f"<FixmanWeights: {len(self)} frames ({size}), {self.temperature:g} K>"
 
     @property
     def weights(self) -> np.ndarray:

@@ -63,7 +63,7 @@ class HasAtoms(Protocol):
     def positions(self) -> np.ndarray: ...
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class BackboneTable:
     """The D-H table of one unbroken stretch of backbone: n rows, one per atom.
 
@@ -98,6 +98,10 @@ class BackboneTable:
 
     def __len__(self) -> int:
         return len(self.atoms)
+
+    def __repr__(self) -> str:
+        stretch = f", {self.residues[0]} to {self.residues[-1]}" if len(self) else ""
+        return f"<BackboneTable: chain {self.chain}{stretch}, {len(self)} rows>"
 
     # ------------------------------------------------------------------ geometry
 
