@@ -66,7 +66,7 @@ class _NotFinite(Exception):
     """Forces that are not finite numbers."""
 
 
-def _read_forces(state: Any, out: np.ndarray) -> np.ndarray:
+def read_forces(state: Any, out: np.ndarray) -> np.ndarray:
     """Write the forces of an OpenMM State into `out` (n_atoms, 3), kJ/mol/nm, and return it.
 
     The public call makes a Quantity, which takes longer than the projection of the forces; what it calls does not.
@@ -201,7 +201,7 @@ class TorsionIntegrator(openmm.CustomIntegrator):
         context = self._context()
         context.setPositions(mover.place())
         state = context.getState(forces=True, energy=want_energy, groups=self.getIntegrationForceGroups())
-        torque = mover.load_forces(_read_forces(state, self._force), self._kT if self.fixman else 0.0)
+        torque = mover.load_forces(read_forces(state, self._force), self._kT if self.fixman else 0.0)
         if not want_energy:
             if not math.isfinite(self._force.sum()):
                 raise _NotFinite

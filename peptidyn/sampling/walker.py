@@ -15,7 +15,7 @@ import openmm
 
 from peptidyn.engine.simulation import find_platform
 from peptidyn.engine.system_check import check_system
-from peptidyn.engine.torsion_integrators import repartition_hydrogen_mass
+from peptidyn.engine.torsion_integrators import read_forces, repartition_hydrogen_mass
 from peptidyn.ensemble.fixman_potential import check_temperature
 from peptidyn.errors import ArgumentError, ModelError
 from peptidyn.integrators.mover import Mover
@@ -89,7 +89,7 @@ class Walker:
         self.momenta_valid = False
         self._energy = math.nan
         self._potential = math.nan
-        self._x = np.empty((tree.n_atoms, 3))
+        self._force = np.empty((tree.n_atoms, 3))
         if positions is not None:
             self.set_positions(positions)
 
@@ -142,8 +142,8 @@ class Walker:
             Potential energy there, if it is known already.
         """
         x = plain_array(positions)
-        if x.shape != self._x.shape:
-            raise ArgumentError(f"positions have shape {x.shape}, expected {self._x.shape}")
+        if x.shape != self._force.shape:
+            raise ArgumentError(f"positions have shape {x.shape}, expected {self._force.shape}")
         if not np.isfinite(x).all():
             raise ModelError("the positions hold coordinates that are not finite numbers")
         self._cartesian = x
@@ -174,12 +174,10 @@ class Walker:
 
     def torsional_forces(self, mover: Mover, want_energy: bool) -> tuple[float, np.ndarray]:
         """Return V + U_F (kJ/mol) and the generalised forces (n_dof,) where `mover` is; what a `Stepper` asks for."""
-        x = mover.positions(self._x)
-        self.context.setPositions(x)
+        self.context.setPositions(mover.place())
         state = self.context.getState(forces=True, energy=want_energy)
         self.force_calls += 1
-        torque = mover.project(x, np.ascontiguousarray(state.getForces(asNumpy=True)._value, dtype=np.float64))
-        torque += self.kT * mover.fixman_torque()
+        torque = mover.load_forces(read_forces(state, self._force), self.kT)
         if not want_energy:
             return math.nan, torque
         self._potential = state.getPotentialEnergy()._value
