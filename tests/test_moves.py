@@ -11,7 +11,7 @@ import numpy as np
 import openmm
 import pytest
 from real_structures import DATA
-from scipy import stats
+from scipy import special, stats
 
 import peptidyn as ptd
 from peptidyn.ensemble.statistics import statistical_inefficiency
@@ -195,6 +195,25 @@ def test_tuning_finds_the_wanted_acceptance_and_is_recorded():
     capped = StepTuner(1.0, 0.1, largest=2.0)
     for _ in range(50):
         assert capped.update(True) <= 2.0
+
+
+@pytest.mark.parametrize("target", [0.4, 0.85, 0.92, 0.97])
+@pytest.mark.parametrize("start", [0.2, 3.0])
+def test_tuning_reaches_high_targets_from_afar(start, target):
+    """200 proposals of a hybrid Monte Carlo, with the acceptance of its theory; mean of 60 searches.
+
+    Rejections are what tells steps apart, so the tolerance is a part of 1 - target.
+    """
+    rng = np.random.default_rng(3)
+    best = math.sqrt(2.0 * special.erfcinv(target))
+    found = []
+    for _ in range(60):
+        tuner = StepTuner(start * best, target)
+        step = start * best
+        for outcome in rng.random(200):
+            step = tuner.update(bool(outcome < special.erfc(step**2 / 2)))
+        found.append(special.erfc(tuner.final**2 / 2))
+    assert abs(np.mean(found) - target) < 0.35 * (1 - target)
 
 
 def test_warm_up_freezes_steps_and_reports():
