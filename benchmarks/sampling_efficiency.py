@@ -1,17 +1,25 @@
 """Independent samples of phi and psi per force evaluation: torsional HMC and Gibbs mixing beside Langevin dynamics.
 
-    python benchmarks/sampling_efficiency.py -o efficiency            # about 20 minutes on one core
-    python benchmarks/sampling_efficiency.py -o efficiency --quick    # a minute, to see that it works
-    python benchmarks/sampling_efficiency.py -o efficiency --full     # hours: small error bars
+    python benchmarks/sampling_efficiency.py -o efficiency            # about 75 minutes on one core
+    python benchmarks/sampling_efficiency.py -o efficiency --quick    # two minutes, to see that it works
+    python benchmarks/sampling_efficiency.py -o efficiency --full     # half a day: small error bars
 
-Molecules: capped alanine and capped Ala10 in implicit solvent (amber14, OBC2) at 300 K. Every chain starts at the
-relaxed structure, tunes its steps in a warm-up that does not count, and then makes the same number of force
-evaluations. An independent sample is counted by the slower of cosine and sine of each angle; the mean over all phi and
-psi is reported. The time step of a Metropolised method is tuned towards an acceptance of 0.92, at least 0.9.
-Populations of the basins stand beside the speed; one that differs from Langevin dynamics by more than three standard
-errors (and by more than 0.03) is marked: fast sampling of another law is no gain.
+Molecules: capped alanine and capped Ala10 in implicit solvent (amber14, OBC2) at 300 K. Chains start by turns in the
+helix and in polyproline II. Hard coordinates have the same values in all chains of a method: those of the structure
+relaxed in the helix, or in polyproline II where a method says so.
 
-Writes efficiency.json, efficiency.md and efficiency.png.
+The time step of a Metropolised method is the largest that is accepted at least in 0.9 of the proposals, found once per
+molecule and method on a ladder of 5% with trajectories of 10 steps (8 to 12, drawn evenly), and used by all chains.
+
+An independent sample is counted within chains by the slower of cosine and sine of an angle. A crossing goes from the
+middle of one of the two main wells of psi to the middle of the other; recrossings of the barrier do not count.
+R-hat compares the variance between chains with that within them, for the worst cosine or sine of phi and psi: above 1.1
+the chains still know where they started, populations are not converged, and samples are independent within a basin at
+best. Populations that differ from those of Langevin dynamics by more than three standard errors, and by more than 0.03,
+are marked: fast sampling of another law is no gain.
+
+Chains are kept in the folder: the same command goes on where it was stopped, and `--chains` adds more of them. Writes
+efficiency.json, efficiency.md and efficiency.png.
 """
 
 from __future__ import annotations
@@ -20,6 +28,8 @@ import argparse
 import json
 import math
 import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -41,26 +51,65 @@ STEPS = 10
 """Time steps between recorded samples: length of an HMC trajectory."""
 
 ACCEPTANCE = 0.9
+RUNG = 1.05
+"""Steps are tried on a ladder with this ratio."""
+
+TRIALS = {"quick": 40, "default": 600, "full": 1500}
+"""Proposals from each start on every rung; half as many tune the rung where the search begins."""
+
+DISCARD = 0.05
+"""Part of a chain that is run first and does not count."""
+
+MIXED = 1.1
+"""R-hat above this: not converged."""
+
+STARTS = {"helix": (-70.0, -40.0), "polyproline II": (-70.0, 145.0)}
+WELLS = np.deg2rad([-30.0, 150.0])
+"""Middle of the main wells of psi; a crossing has come within `NEAR` of the other one."""
+NEAR = np.deg2rad(40.0)
+
+
+@dataclass(frozen=True)
+class Molecule:
+    sequence: str
+    platform: str
+    properties: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Method:
+    """What moves, how, and for how many force evaluations in a chain, by molecule. No `soft`: Langevin dynamics."""
+
+    evaluations: dict[str, int]
+    soft: str = ""
+    hydrogen_mass: float | None = None
+    cartesian: bool = False
+    geometry: str = "helix"
+
+
+MOLECULES = {
+    "capped alanine": Molecule("A", "Reference"),
+    "capped Ala10": Molecule("A" * 10, "CPU", {"Threads": "1"}),
+}
+
 REFERENCE = "OpenMM LangevinMiddle, 4 fs, HMR"
+HARD, OPEN = "phi psi chi", "phi psi chi omega angles"
+METHODS = {
+    REFERENCE: Method({"capped alanine": 1_000_000, "capped Ala10": 60_000}),
+    "torsions": Method({"capped alanine": 60_000, "capped Ala10": 30_000}, HARD),
+    "torsions, geometry of PPII": Method({"capped alanine": 60_000}, HARD, geometry="polyproline II"),
+    "torsions + omega + angles": Method({"capped alanine": 200_000, "capped Ala10": 30_000}, OPEN),
+    "torsions + omega + angles, HMR": Method({"capped alanine": 200_000, "capped Ala10": 30_000}, OPEN, HYDROGEN),
+    "Gibbs: torsions and Cartesian, HMR": Method(
+        {"capped alanine": 120_000, "capped Ala10": 30_000}, HARD, HYDROGEN, cartesian=True
+    ),
+}
 
-MOLECULES = {"capped alanine": ("A", "Reference", {}), "capped Ala10": ("A" * 10, "CPU", {"Threads": "1"})}
+SIZES = {"quick": (2, 0.02), "default": (8, 1.0), "full": (16, 4.0)}
+"""Chains, and a factor for the evaluations of each."""
 
-OPEN = "phi psi chi omega angles"
-METHODS: dict[str, dict[str, Any]] = {
-    REFERENCE: {},
-    "torsions": {"soft": "phi psi chi", "hydrogen_mass": None, "cartesian": False, "start": 0.02},
-    "torsions + omega + angles": {"soft": OPEN, "hydrogen_mass": None, "cartesian": False, "start": 0.006},
-    "torsions + omega + angles, HMR": {"soft": OPEN, "hydrogen_mass": HYDROGEN, "cartesian": False, "start": 0.008},
-    "Gibbs: torsions and Cartesian, HMR": {
-        "soft": "phi psi chi", "hydrogen_mass": HYDROGEN, "cartesian": True, "start": 0.02,
-    },
-}  # fmt: skip
 
-SIZES = {"quick": (2, 2_000, 3_000), "default": (4, 40_000, 4_000), "full": (8, 1_000_000, 400_000)}
-"""Chains, and force evaluations of each: capped alanine, capped Ala10."""
-
-LONGER = {"capped alanine": 5, "capped Ala10": 5}
-"""Langevin dynamics makes so many times more evaluations: it is the reference for populations, and costs little."""
+# ---------------------------------------------------------------------------- molecules
 
 
 def basin_of(phi: np.ndarray, psi: np.ndarray) -> np.ndarray:
@@ -69,22 +118,45 @@ def basin_of(phi: np.ndarray, psi: np.ndarray) -> np.ndarray:
     return np.where(phi >= 0, 2, np.where(alpha, 0, 1))
 
 
-def prepare(sequence: str) -> tuple[ptd.Structure, Any, np.ndarray]:
-    """Return structure, System without constraints, and relaxed positions."""
-    structure = ptd.build_peptide(sequence, phi=-70, psi=-40, caps=True)
-    system = make_system(structure.topology, "obc2")
-    structure = ptd.Structure.from_openmm(structure.topology, system, structure.positions)
-    context = openmm.Context(system, openmm.VerletIntegrator(0.001), openmm.Platform.getPlatformByName("Reference"))
-    context.setPositions(structure.positions)
-    openmm.LocalEnergyMinimizer.minimize(context, 1.0)
-    return structure, system, context.getState(positions=True).getPositions(asNumpy=True)._value
+@dataclass
+class Prepared:
+    """A molecule, its System without constraints, and its relaxed positions in every start."""
+
+    molecule: Molecule
+    topology: Any
+    system: Any
+    relaxed: dict[str, np.ndarray]
+
+    def __post_init__(self) -> None:
+        tree = ptd.build_tree(self.structure("helix"), "phi psi")
+        atoms = {(c.kind, c.residue): c.atoms for c in tree.torsions}
+        pairs = [r for kind, r in atoms if kind == "phi" and ("psi", r) in atoms]
+        self.backbone = np.array([[atoms["phi", r], atoms["psi", r]] for r in pairs])
+        """Atoms of all (phi, psi), (n_pairs, 2, 4)."""
+
+    def structure(self, geometry: str) -> ptd.Structure:
+        """Return the structure relaxed in a basin."""
+        return ptd.Structure.from_openmm(self.topology, self.system, self.relaxed[geometry])
+
+    def start(self, geometry: str, basin: str) -> np.ndarray:
+        """Return positions with all bond lengths, angles and omegas of `geometry`, and phi and psi of `basin`."""
+        tree = ptd.build_tree(self.structure(geometry), "phi psi")
+        atoms = np.array([c.atoms for c in tree.torsions])
+        angles = dihedrals(self.relaxed[basin][None], atoms)[0]
+        return tree.positions(tree.reference.replace(torsions=angles))
 
 
-def backbone(structure: ptd.Structure) -> np.ndarray:
-    """Return the atoms of all (phi, psi) pairs, (n_pairs, 2, 4)."""
-    tree = ptd.build_tree(structure, "phi psi")
-    atoms = {(c.kind, c.residue): c.atoms for c in tree.torsions}
-    return np.array([[atoms["phi", r], atoms["psi", r]] for kind, r in atoms if kind == "phi" and ("psi", r) in atoms])
+def prepare(molecule: Molecule) -> Prepared:
+    """Build and relax a molecule in every start."""
+    relaxed = {}
+    for name, (phi, psi) in STARTS.items():
+        structure = ptd.build_peptide(molecule.sequence, phi=phi, psi=psi, caps=True)
+        system = make_system(structure.topology, "obc2")
+        context = openmm.Context(system, openmm.VerletIntegrator(0.001), openmm.Platform.getPlatformByName("Reference"))
+        context.setPositions(structure.positions)
+        openmm.LocalEnergyMinimizer.minimize(context, 1.0)
+        relaxed[name] = np.array(context.getState(positions=True).getPositions(asNumpy=True)._value)
+    return Prepared(molecule, structure.topology, system, relaxed)
 
 
 def dihedrals(x: np.ndarray, atoms: np.ndarray) -> np.ndarray:
@@ -95,16 +167,16 @@ def dihedrals(x: np.ndarray, atoms: np.ndarray) -> np.ndarray:
     return np.arctan2((np.linalg.norm(v, axis=-1, keepdims=True) * u * n2).sum(-1), (n1 * n2).sum(-1))
 
 
-def run_langevin(
-    structure: ptd.Structure, start: np.ndarray, calls: int, seed: int, platform: str, properties: dict[str, str]
-) -> dict[str, Any]:
+# ---------------------------------------------------------------------------- chains
+
+
+def run_langevin(prepared: Prepared, start: np.ndarray, calls: int, seed: int) -> dict[str, Any]:
     """Run LangevinMiddle at 4 fs with constrained bonds of hydrogens and repartitioned masses."""
-    field = app.ForceField("amber14-all.xml")
-    system = field.createSystem(
-        structure.topology, nonbondedMethod=app.NoCutoff, constraints=app.HBonds, hydrogenMass=HYDROGEN * unit.dalton
+    field_ = app.ForceField("amber14-all.xml")
+    system = field_.createSystem(
+        prepared.topology, nonbondedMethod=app.NoCutoff, constraints=app.HBonds, hydrogenMass=HYDROGEN * unit.dalton
     )
-    free = make_system(structure.topology, "obc2")
-    for force in free.getForces():
+    for force in prepared.system.getForces():
         if isinstance(force, openmm.GBSAOBCForce):
             system.addForce(openmm.XmlSerializer.clone(force))
     for force in system.getForces():
@@ -112,135 +184,263 @@ def run_langevin(
             force.setReactionFieldDielectric(1.0)
     integrator = openmm.LangevinMiddleIntegrator(T, 1.0, 0.004)
     integrator.setRandomNumberSeed(seed + 1)
-    context = openmm.Context(system, integrator, openmm.Platform.getPlatformByName(platform), properties)
+    platform = openmm.Platform.getPlatformByName(prepared.molecule.platform)
+    context = openmm.Context(system, integrator, platform, prepared.molecule.properties)
     context.setPositions(start)
     context.applyConstraints(1e-6)
     context.setVelocitiesToTemperature(T, seed + 1)
-    integrator.step(calls // 50)
+    integrator.step(int(DISCARD * calls))
     count = calls // STEPS
-    x = np.empty((count, structure.n_atoms, 3), dtype=np.float32)
-    begin = time.perf_counter()
+    angles = np.empty((count, *prepared.backbone.shape[:2]), dtype=np.float32)
+    begin = time.process_time()
     for i in range(count):
         integrator.step(STEPS)
-        x[i] = context.getState(positions=True).getPositions(asNumpy=True)._value
-    return {"x": x, "calls": count * STEPS, "seconds": time.perf_counter() - begin, "step": 0.004, "acceptance": None}
+        x = context.getState(positions=True).getPositions(asNumpy=True)._value
+        angles[i] = dihedrals(x[None], prepared.backbone)[0]
+    seconds = time.process_time() - begin
+    return {"angles": angles, "calls": count * STEPS, "seconds": seconds, "accepted": [], "proposed": []}
+
+
+def make_sampler(prepared: Prepared, method: Method, start: str, steps: list[float], seed: int) -> ptd.GibbsSampler:
+    """Return the sampler of a method in one of the starts."""
+    moves: list[Any] = [ptd.TorsionalHMC(steps[0], STEPS, friction=1.0, target=ACCEPTANCE)]
+    if method.cartesian:
+        moves.append(ptd.CartesianHMC(steps[1], STEPS, target=ACCEPTANCE))
+    return ptd.GibbsSampler(
+        moves, ptd.build_tree(prepared.structure(method.geometry), method.soft), prepared.system, T,
+        positions=prepared.start(method.geometry, start), hydrogen_mass=method.hydrogen_mass,
+        platform=prepared.molecule.platform, properties=prepared.molecule.properties, seed=seed,
+    )  # fmt: skip
 
 
 def run_sampler(
-    structure: ptd.Structure, system: Any, start: np.ndarray, calls: int, seed: int, platform: str,
-    properties: dict[str, str], soft: str, hydrogen_mass: float | None, cartesian: bool, start_step: float,
-) -> dict[str, Any]:  # fmt: skip
+    prepared: Prepared, method: Method, start: str, steps: list[float], calls: int, seed: int
+) -> dict[str, Any]:
     """Run torsional HMC, alone or in turn with Cartesian HMC."""
-    torsional = ptd.TorsionalHMC(start_step, STEPS, friction=1.0, target=ACCEPTANCE + 0.02)
-    moves: list[Any] = [torsional]
-    if cartesian:
-        moves.append(ptd.CartesianHMC(0.0015, STEPS, target=ACCEPTANCE + 0.02))
-    sampler = ptd.GibbsSampler(
-        moves, ptd.build_tree(structure, soft), system, T, positions=start, hydrogen_mass=hydrogen_mass,
-        platform=platform, properties=properties, seed=seed,
-    )  # fmt: skip
-    sampler.warm_up(max(150, calls // 20 // STEPS))
-    while True:  # smaller steps until the acceptance stays above its limit
-        sampler.run(max(40, calls // 40 // STEPS))
-        low = [move for move in sampler.moves if move.acceptance < ACCEPTANCE]
-        if not low:
-            break
-        for move in low:
-            move.step *= 0.93
-        sampler.reset()
+    sampler = make_sampler(prepared, method, start, steps, seed)
+    sweeps = max(4, calls // STEPS // len(steps))
+    sampler.run(math.ceil(DISCARD * sweeps))
     sampler.reset()
-    sweeps = calls // STEPS // len(moves)
+    begin = time.process_time()
     samples = sampler.run(sweeps, positions=True)
+    seconds = time.process_time() - begin
+    assert samples.positions is not None
     return {
-        "x": samples.positions,
+        "angles": dihedrals(samples.positions.astype(np.float64), prepared.backbone).astype(np.float32),
         "calls": sum(move.force_calls for move in sampler.moves),
-        "seconds": samples.seconds,
-        "step": torsional.step,
-        "acceptance": [move.acceptance for move in sampler.moves],
+        "seconds": seconds,
+        "accepted": [move.accepted for move in sampler.moves],
+        "proposed": [move.proposed for move in sampler.moves],
     }
 
 
-def judge(chains: list[dict[str, Any]], atoms: np.ndarray) -> dict[str, Any]:
-    """Return speed and populations of a method, with standard errors over chains."""
+def find_steps(prepared: Prepared, method: Method, proposals: int) -> list[float]:
+    """Return the largest step of every move, on a ladder, that is accepted in `ACCEPTANCE` of the proposals or more.
+
+    Proposals are counted in walkers from all starts together. A rung is taken if it is accepted often enough and the
+    next one above is not.
+    """
+    first = [0.01, 0.0015] if method.cartesian else [0.01]
+    samplers = [make_sampler(prepared, method, start, first, 1000 + i) for i, start in enumerate(STARTS)]
+    for sampler in samplers:
+        sampler.warm_up(proposals // 2)
+    moves = list(zip(*(sampler.moves for sampler in samplers), strict=True))  # those of one kind together
+    bottom = [math.exp(np.mean([math.log(move.step) for move in kind])) for kind in moves]
+    rung = [0] * len(moves)
+    measured: list[dict[int, float]] = [{} for _ in moves]
+    while True:
+        for kind, low, k in zip(moves, bottom, rung, strict=True):
+            for move in kind:
+                move.step = low * RUNG**k
+        for sampler in samplers:
+            sampler.reset()
+            sampler.run(proposals)
+        found = True
+        for i, kind in enumerate(moves):
+            measured[i].setdefault(rung[i], sum(m.accepted for m in kind) / sum(m.proposed for m in kind))
+            here, above = measured[i][rung[i]], measured[i].get(rung[i] + 1)
+            if here >= ACCEPTANCE and above is not None and above < ACCEPTANCE:
+                continue
+            rung[i] += 1 if here >= ACCEPTANCE else -1
+            found = False
+        if found:
+            return [low * RUNG**k for low, k in zip(bottom, rung, strict=True)]
+
+
+# ---------------------------------------------------------------------------- judging
+
+
+def count_crossings(psi: np.ndarray) -> int:
+    """Return how often psi (n,) went from the middle of one main well to that of the other."""
+    near = np.abs(np.angle(np.exp(1j * (psi[:, None] - WELLS)))) < NEAR
+    visits = np.argmax(near, axis=1)[near.any(axis=1)]
+    return int(np.count_nonzero(np.diff(visits)))
+
+
+def r_hat(chains: list[np.ndarray]) -> float:
+    """Return the potential scale reduction factor of Gelman and Rubin for chains (n,) of one quantity."""
+    n = min(map(len, chains))
+    x = np.array([chain[:n] for chain in chains], dtype=np.float64)
+    within = x.var(axis=1, ddof=1).mean()
+    return float(math.sqrt((n - 1) / n + x.mean(axis=1).var(ddof=1) / within)) if within > 0 else math.inf
+
+
+def judge(chains: list[dict[str, Any]], step: list[float]) -> dict[str, Any]:
+    """Return speed, crossings and populations of a method, with standard errors over chains."""
     speeds, populations, crossings = [], [], []
+    series: list[list[np.ndarray]] = []
     for chain in chains:
-        angles = dihedrals(chain["x"].astype(np.float64), atoms)  # (n, pairs, 2)
-        g = np.array(
-            [
-                max(statistical_inefficiency(np.cos(column)), statistical_inefficiency(np.sin(column)))
-                for column in angles.reshape(len(angles), -1).T
-            ]
-        )
-        speeds.append((len(angles) / g).mean() / chain["calls"])
+        angles = chain["angles"].astype(np.float64)  # (n, pairs, 2)
+        calls = int(chain["calls"])
+        columns = [f(column) for column in angles.reshape(len(angles), -1).T for f in (np.cos, np.sin)]
+        g = np.array([statistical_inefficiency(column) for column in columns]).reshape(-1, 2, 2).max(axis=2)
+        series.append(columns)
+        speeds.append(1e6 * (len(angles) / g).mean(axis=0) / calls)  # of phi, of psi
         where = basin_of(angles[..., 0], angles[..., 1])
         populations.append([(where == k).mean() for k in range(3)])
-        crossings.append((np.diff(where, axis=0) != 0).mean(axis=0).mean() * len(where) / chain["calls"])
-    root = math.sqrt(len(chains))
-    speed, population = np.array(speeds), np.array(populations)
-    return {
-        "effective_per_million_calls": 1e6 * speed.mean(),
-        "effective_error": 1e6 * speed.std(ddof=1) / root,
-        "crossings_per_million_calls": 1e6 * float(np.mean(crossings)),
-        "populations": population.mean(axis=0).tolist(),
-        "population_errors": (population.std(axis=0, ddof=1) / root).tolist(),
-        "step_fs": 1e3 * float(np.mean([chain["step"] for chain in chains])),
-        "acceptance": None
-        if chains[0]["acceptance"] is None
-        else np.mean([c["acceptance"] for c in chains], 0).tolist(),
-        "calls": int(sum(chain["calls"] for chain in chains)),
-        "calls_per_second": sum(c["calls"] for c in chains) / sum(c["seconds"] for c in chains),
-    }
+        crossings.append(1e6 * np.mean([count_crossings(psi) for psi in angles[..., 1].T]) / calls)
 
+    def summary(values: list[Any]) -> tuple[list[float], list[float]]:
+        x = np.array(values, dtype=np.float64).reshape(len(values), -1)
+        return x.mean(axis=0).tolist(), (x.std(axis=0, ddof=1) / math.sqrt(len(x))).tolist()
 
-def measure(size: str, only: str | None, file: Path) -> dict[str, Any]:
-    """Run all methods on all molecules; the report is written to `file` after each of them."""
-    chains, *calls = SIZES[size]
-    report: dict[str, Any] = {"size": size, "temperature_K": T, "chains": chains, "molecules": {}}
-    for (name, (sequence, platform, properties)), budget in zip(MOLECULES.items(), calls, strict=True):
-        if only is not None and only not in name:
-            continue
-        structure, system, start = prepare(sequence)
-        atoms = backbone(structure)
-        outcome = {}
-        with Progress(len(METHODS) * chains, name, "chains") as bar:
-            for method, options in METHODS.items():
-                found = []
-                for seed in range(chains):
-                    if options:
-                        o = options
-                        found.append(
-                            run_sampler(
-                                structure,
-                                system,
-                                start,
-                                budget,
-                                seed,
-                                platform,
-                                properties,
-                                o["soft"],
-                                o["hydrogen_mass"],
-                                o["cartesian"],
-                                o["start"],
-                            )
-                        )
-                    else:
-                        found.append(run_langevin(structure, start, LONGER[name] * budget, seed, platform, properties))
-                    bar.advance(1, method)
-                outcome[method] = judge(found, atoms)
-        mark(outcome)
-        report["molecules"][name] = {"calls_per_chain": budget, "platform": platform, "methods": outcome}
-        write_text(file, json.dumps(report, indent=1) + "\n")
+    calls, seconds = (sum(float(chain[name]) for chain in chains) for name in ("calls", "seconds"))
+    accepted, proposed = (np.sum([chain[name] for chain in chains], axis=0) for name in ("accepted", "proposed"))
+    report: dict[str, Any] = {"step_fs": [1e3 * h for h in step], "acceptance": (accepted / proposed).tolist()}
+    report["independent_per_million"], report["independent_error"] = summary(speeds)
+    (report["crossings_per_million"],), (report["crossings_error"],) = summary(crossings)
+    report["populations"], report["population_errors"] = summary(populations)
+    report["population_of_chains"] = [list(map(float, p)) for p in populations]
+    report["r_hat"] = max(r_hat([one[k] for one in series]) for k in range(len(series[0])))
+    report["calls"], report["cpu_us_per_call"] = int(calls), 1e6 * seconds / calls
     return report
 
 
 def mark(outcome: dict[str, Any]) -> None:
-    """Mark populations that differ from those of Langevin dynamics."""
+    """Say of every method whether it samples the law of Langevin dynamics, and how fast it is beside it."""
     right = outcome[REFERENCE]
     for one in outcome.values():
         difference = np.abs(np.subtract(one["populations"], right["populations"]))
         error = np.hypot(one["population_errors"], right["population_errors"])
-        one["differs"] = bool(((difference > 3 * error) & (difference > 0.03)).any())
-        one["relative_speed"] = one["effective_per_million_calls"] / right["effective_per_million_calls"]
+        if max(one["r_hat"], right["r_hat"]) > MIXED:
+            one["law"] = "not converged"
+        elif one is right:
+            one["law"] = "reference"
+        else:
+            one["law"] = "differs" if ((difference > 3 * error) & (difference > 0.03)).any() else "agrees"
+        for name in ("independent", "crossings"):
+            a, b = (np.array(m[f"{name}_per_million"], dtype=np.float64) for m in (one, right))
+            e, f = (np.array(m[f"{name}_error"], dtype=np.float64) for m in (one, right))
+            with np.errstate(divide="ignore", invalid="ignore"):
+                one[f"{name}_relative"] = (a / b).tolist()
+                one[f"{name}_relative_error"] = (
+                    (a / b * np.hypot(e / a, f / b)).tolist() if one is not right else np.zeros_like(a).tolist()
+                )
+
+
+# ---------------------------------------------------------------------------- running
+
+
+class Folder:
+    """Steps and chains that were made already, each with the settings that it belongs to."""
+
+    def __init__(self, path: Path):
+        self.path = path
+        (path / "chains").mkdir(parents=True, exist_ok=True)
+
+    def steps(self, key: dict[str, Any], find: Callable[[], list[float]]) -> list[float]:
+        """Return the steps found for these settings; look for them if there are none."""
+        file, name = self.path / "steps.json", json.dumps(key, sort_keys=True)
+        known = json.loads(file.read_text()) if file.exists() else {}
+        if name not in known:
+            known[name] = find()
+            write_text(file, json.dumps(known, indent=1) + "\n")
+        return known[name]
+
+    def chain(self, name: str, key: dict[str, Any], run: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+        """Return the chain of these settings; run it if there is none."""
+        slug = "".join(c if c.isalnum() else "-" for c in name)
+        file, wanted = self.path / "chains" / f"{slug}.npz", json.dumps(key, sort_keys=True)
+        if file.exists():
+            with np.load(file) as found:
+                if str(found["key"]) == wanted:
+                    return dict(found)
+        chain = run()
+        partial = file.with_suffix(".partial.npz")
+        np.savez(partial, key=wanted, **chain)
+        partial.replace(file)
+        return chain
+
+
+def measure(size: str, chains: int, only: str | None, folder: Folder) -> dict[str, Any]:
+    """Run all methods on all molecules, two chains of each at a time; write the report after each such round."""
+    report: dict[str, Any] = {"size": size, "temperature_K": T, "molecules": {}}
+    for name, molecule in MOLECULES.items():
+        if only is not None and only not in name:
+            continue
+        prepared = prepare(molecule)
+        methods = {label: method for label, method in METHODS.items() if name in method.evaluations}
+        found: dict[str, list[dict[str, Any]]] = {label: [] for label in methods}
+        steps: dict[str, list[float]] = {}
+        with Progress(len(methods) * chains, name, "chains") as bar:
+            for seed in range(0, chains, len(STARTS)):
+                for label, method in methods.items():
+                    key = {**asdict(method), "molecule": name, "temperature": T, "length": STEPS}
+                    del key["evaluations"]
+                    if label not in steps:
+                        steps[label] = folder.steps(
+                            {**key, "trials": TRIALS[size]}, lambda: find_steps(prepared, method, TRIALS[size])  # noqa: B023
+                        ) if method.soft else [0.004]  # fmt: skip
+                    calls = int(SIZES[size][1] * method.evaluations[name])
+                    while True:
+                        pair = _run_pair(folder, prepared, label, method, steps[label], calls, seed, key)
+                        low = _too_large(pair) if seed == 0 else []
+                        if not any(low):
+                            break
+                        steps[label] = [h / RUNG if down else h for h, down in zip(steps[label], low, strict=True)]
+                    found[label] += pair
+                    bar.advance(len(pair), label)
+                outcome = {label: judge(found[label], steps[label]) for label in methods}
+                mark(outcome)
+                report["molecules"][name] = {
+                    "chains": seed + len(STARTS), "platform": molecule.platform, "methods": outcome,
+                    "calls_per_chain": {m: int(SIZES[size][1] * o.evaluations[name]) for m, o in methods.items()},
+                }  # fmt: skip
+                write(report, folder.path)
+    return report
+
+
+def _run_pair(
+    folder: Folder, prepared: Prepared, label: str, method: Method, steps: list[float], calls: int, seed: int,
+    key: dict[str, Any],
+) -> list[dict[str, Any]]:  # fmt: skip
+    """Run one chain from every start."""
+    pair = []
+    for i, start in enumerate(STARTS):
+        run: Callable[[], dict[str, Any]]
+        if method.soft:
+            run = lambda: run_sampler(prepared, method, start, steps, calls, seed + i)  # noqa: B023, E731
+        else:
+            run = lambda: run_langevin(prepared, prepared.start("helix", start), calls, seed + i)  # noqa: B023, E731
+        settings = {**key, "steps": steps, "calls": calls, "start": start, "seed": seed + i}
+        pair.append(folder.chain(f"{prepared.molecule.sequence} {label} {seed + i}", settings, run))
+    return pair
+
+
+def _too_large(chains: list[dict[str, Any]]) -> list[bool]:
+    """Return for every move whether chains, which are longer than trials, accept it too rarely."""
+    accepted, proposed = (np.sum([chain[name] for chain in chains], axis=0) for name in ("accepted", "proposed"))
+    return (accepted < ACCEPTANCE * proposed).tolist() if np.size(accepted) else []
+
+
+# ---------------------------------------------------------------------------- reporting
+
+
+def write(report: dict[str, Any], folder: Path) -> None:
+    """Write the report as numbers, table and picture."""
+    write_text(folder / "efficiency.json", json.dumps(report, indent=1) + "\n")
+    write_text(folder / "efficiency.md", to_markdown(report))
+    draw(report, folder / "efficiency.png")
 
 
 def to_markdown(report: dict[str, Any]) -> str:
@@ -248,43 +448,69 @@ def to_markdown(report: dict[str, Any]) -> str:
     lines = []
     for name, molecule in report["molecules"].items():
         lines += [
-            f"{name}, {report['chains']} chains of {molecule['calls_per_chain']:,} force evaluations "
-            f"({LONGER[name]} times as many for Langevin dynamics), {molecule['platform']} platform:",
+            f"{name}, {molecule['chains']} chains, {molecule['platform']} platform:",
             "",
-            "| method | step, fs | accepted | independent per 10⁶ evaluations | relative | α | β, PPII | left | law |",
-            "|---|---|---|---|---|---|---|---|---|",
+            "| method | step, fs | accepted | evaluations in a chain | CPU µs each | φ | ψ | crossings of ψ "
+            "| ψ, relative | crossings, relative |",
+            "|---|---|---|---|---|---|---|---|---|---|",
         ]
         for method, one in molecule["methods"].items():
-            accepted = "-" if one["acceptance"] is None else ", ".join(f"{a:.2f}" for a in one["acceptance"])
-            people = " | ".join(
-                f"{p:.2f} ± {e:.2f}" for p, e in zip(one["populations"], one["population_errors"], strict=True)
-            )
-            lines.append(
-                f"| {method} | {one['step_fs']:.1f} | {accepted} | {one['effective_per_million_calls']:.0f} ± "
-                f"{one['effective_error']:.0f} | {one['relative_speed']:.2f} | {people} | "
-                f"{'**differs**' if one['differs'] else 'agrees'} |"
-            )
+            independent = [
+                f"{_round(a, e)}" for a, e in zip(
+                    [*one["independent_per_million"], one["crossings_per_million"]],
+                    [*one["independent_error"], one["crossings_error"]], strict=True,
+                )
+            ]  # fmt: skip
+            relative = (one["independent_relative"][1], one["independent_relative_error"][1])
+            crossing = (one["crossings_relative"], one["crossings_relative_error"])
+            cells = [
+                method, ", ".join(f"{h:.1f}" for h in one["step_fs"]),
+                ", ".join(f"{a:.3f}" for a in one["acceptance"]) or "-", f"{molecule['calls_per_chain'][method]:,}",
+                f"{one['cpu_us_per_call']:.0f}", *independent,
+                *("1" if method == REFERENCE else _ratio(r, e) for r, e in (relative, crossing)),
+            ]  # fmt: skip
+            lines.append("| " + " | ".join(cells) + " |")
+        lines += ["", "| method | α | β, PPII | left | R-hat | populations |", "|---|---|---|---|---|---|"]
+        for method, one in molecule["methods"].items():
+            people = [
+                f"{p:.3f} ± {e:.3f}" for p, e in zip(one["populations"], one["population_errors"], strict=True)
+            ]  # fmt: skip
+            law = one["law"] if one["law"] in ("agrees", "reference") else f"**{one['law']}**"
+            lines.append("| " + " | ".join([method, *people, f"{one['r_hat']:.2f}", law]) + " |")
         lines.append("")
     return "\n".join(lines)
 
 
+def _round(value: float, error: float) -> str:
+    digits = 0 if error >= 2 or not error else 1
+    return f"{value:.{digits}f} ± {error:.{digits}f}"
+
+
+def _ratio(value: float, error: float) -> str:
+    return f"{value:.2f} ± {error:.2f}" if math.isfinite(value) and math.isfinite(error) else "-"
+
+
+COLOURS = {"reference": "#1f4e79", "agrees": "#1f4e79", "differs": "#d9d9d9", "not converged": "#ffffff"}
+HATCHES = {"differs": "//", "not converged": ".."}
+
+
 def draw(report: dict[str, Any], path: Path) -> None:
-    """Draw speed and populations side by side; hatched bars sample another law."""
+    """Draw speed and populations side by side; hatched bars sample another law, dotted ones are not converged."""
     from peptidyn.analysis.plots import new_figure, save_figure
 
     count = len(report["molecules"])
-    figure, axes = new_figure(count, 2, figsize=(11.0, 3.4 * count), squeeze=False)
+    figure, axes = new_figure(count, 2, figsize=(11.0, 3.6 * count), squeeze=False)
     for (left, right), (name, molecule) in zip(axes, report["molecules"].items(), strict=True):
         methods = list(molecule["methods"])[::-1]
         values = [molecule["methods"][m] for m in methods]
         y = np.arange(len(methods))
         for place, one in zip(y, values, strict=True):
             left.barh(
-                place, one["effective_per_million_calls"], xerr=one["effective_error"], color="#1f4e79" if not
-                one["differs"] else "#d9d9d9", edgecolor="#1f4e79", hatch="//" if one["differs"] else None, capsize=3,
+                place, one["independent_per_million"][1], xerr=one["independent_error"][1], height=0.65, capsize=3,
+                color=COLOURS[one["law"]], edgecolor="#1f4e79", hatch=HATCHES.get(one["law"]), ecolor="#c8781e",
             )  # fmt: skip
         left.set_yticks(y, methods, fontsize=8)
-        left.set(xlabel="independent samples of φ, ψ per 10⁶ force evaluations", title=name)
+        left.set(xlabel="independent samples of ψ per 10⁶ force evaluations", title=f"{name}, {T:.0f} K")
         for k, (label, colour) in enumerate((("α", "#1f4e79"), ("β, PPII", "#c8781e"), ("left", "#5c8a5c"))):
             right.errorbar(
                 [v["populations"][k] for v in values], y + 0.15 * (1 - k),
@@ -293,26 +519,25 @@ def draw(report: dict[str, Any], path: Path) -> None:
             )  # fmt: skip
         right.set_yticks(y, [])
         right.set_ylim(left.get_ylim())
-        right.set(xlim=(-0.02, 1.02), xlabel="population", title="basins (hatched bars: another law is sampled)")
+        right.set(xlim=(-0.02, 1.02), xlabel="population", title="hatched: another law; dotted: not converged")
         right.legend(frameon=False, fontsize=8, loc="center left", bbox_to_anchor=(1.0, 0.5))
     save_figure(figure, path)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("-o", "--output", default="efficiency", help="folder to write")
+    parser.add_argument("-o", "--output", default="efficiency", help="folder to write, or to go on with")
     parser.add_argument("--molecule", help="only the one whose name holds this")
+    parser.add_argument("--chains", type=int, help="chains of each method, an even number")
     size = parser.add_mutually_exclusive_group()
     size.add_argument("--quick", dest="size", action="store_const", const="quick", default="default")
     size.add_argument("--full", dest="size", action="store_const", const="full")
     options = parser.parse_args()
-    folder = Path(options.output)
-    folder.mkdir(parents=True, exist_ok=True)
-    report = measure(options.size, options.molecule, folder / "efficiency.json")
-    text = to_markdown(report)
-    write_text(folder / "efficiency.md", text)
-    draw(report, folder / "efficiency.png")
-    print(text)
+    chains = options.chains or SIZES[options.size][0]
+    if chains < 2 or chains % len(STARTS):
+        parser.error(f"--chains is {chains}, expected an even number, 2 or more")
+    report = measure(options.size, chains, options.molecule, Folder(Path(options.output)))
+    print(to_markdown(report))
 
 
 if __name__ == "__main__":
