@@ -11,12 +11,16 @@ relaxed in the helix, or in polyproline II where a method says so.
 The time step of a Metropolised method is the largest that is accepted at least in 0.9 of the proposals, found once per
 molecule and method on a ladder of 5% with trajectories of 10 steps (8 to 12, drawn evenly), and used by all chains.
 
+Two things are slow: psi between alpha and beta, and, rarer by far, phi between its right-handed half (phi < 0) and the
+left-handed one. Speeds, crossings and the populations of alpha and beta are about frames with phi < 0 and evaluations
+spent there; the population of the left-handed half and entries to it stand beside them.
+
 An independent sample is counted within chains by the slower of cosine and sine of an angle. A crossing goes from the
 middle of one of the two main wells of psi to the middle of the other; recrossings of the barrier do not count.
-R-hat compares the variance between chains with that within them, for the worst cosine or sine of phi and psi: above 1.1
-the chains still know where they started, populations are not converged, and samples are independent within a basin at
-best. Populations that differ from those of Langevin dynamics by more than three standard errors, and by more than 0.03,
-are marked: fast sampling of another law is no gain.
+R-hat compares the variance between chains with that within them, for the worst cosine or sine of psi: above 1.1 the
+chains still know where they started, populations are not converged, and samples are independent within a basin at best.
+Populations that differ from those of Langevin dynamics by more than three standard errors, and by more than 0.03, are
+marked: fast sampling of another law is no gain.
 
 Chains are kept in the folder: the same command goes on where it was stopped, and `--chains` adds more of them. Writes
 efficiency.json, efficiency.md and efficiency.png.
@@ -54,9 +58,6 @@ ACCEPTANCE = 0.9
 RUNG = 1.05
 """Steps are tried on a ladder with this ratio."""
 
-TRIALS = {"quick": 40, "default": 600, "full": 1500}
-"""Proposals from each start on every rung; half as many tune the rung where the search begins."""
-
 DISCARD = 0.05
 """Part of a chain that is run first and does not count."""
 
@@ -71,7 +72,10 @@ NEAR = np.deg2rad(40.0)
 
 @dataclass(frozen=True)
 class Molecule:
+    """What is sampled and where. `trials` are proposals from each start on every rung of the ladder of steps."""
+
     sequence: str
+    trials: int
     platform: str
     properties: dict[str, str] = field(default_factory=dict)
 
@@ -88,16 +92,16 @@ class Method:
 
 
 MOLECULES = {
-    "capped alanine": Molecule("A", "Reference"),
-    "capped Ala10": Molecule("A" * 10, "CPU", {"Threads": "1"}),
+    "capped alanine": Molecule("A", 1500, "Reference"),
+    "capped Ala10": Molecule("A" * 10, 600, "CPU", {"Threads": "1"}),
 }
 
 REFERENCE = "OpenMM LangevinMiddle, 4 fs, HMR"
 HARD, OPEN = "phi psi chi", "phi psi chi omega angles"
 METHODS = {
     REFERENCE: Method({"capped alanine": 1_000_000, "capped Ala10": 60_000}),
-    "torsions": Method({"capped alanine": 60_000, "capped Ala10": 30_000}, HARD),
-    "torsions, geometry of PPII": Method({"capped alanine": 60_000}, HARD, geometry="polyproline II"),
+    "torsions": Method({"capped alanine": 150_000, "capped Ala10": 30_000}, HARD),
+    "torsions, geometry of PPII": Method({"capped alanine": 150_000}, HARD, geometry="polyproline II"),
     "torsions + omega + angles": Method({"capped alanine": 200_000, "capped Ala10": 30_000}, OPEN),
     "torsions + omega + angles, HMR": Method({"capped alanine": 200_000, "capped Ala10": 30_000}, OPEN, HYDROGEN),
     "Gibbs: torsions and Cartesian, HMR": Method(
@@ -237,34 +241,38 @@ def run_sampler(
 def find_steps(prepared: Prepared, method: Method, proposals: int) -> list[float]:
     """Return the largest step of every move, on a ladder, that is accepted in `ACCEPTANCE` of the proposals or more.
 
-    Proposals are counted in walkers from all starts together. A rung is taken if it is accepted often enough and the
-    next one above is not.
+    Proposals are counted in walkers from all starts together. At most 300 from each tune the rung where the search
+    begins. A rung is taken if it is accepted often enough and the next one above is not.
     """
     first = [0.01, 0.0015] if method.cartesian else [0.01]
     samplers = [make_sampler(prepared, method, start, first, 1000 + i) for i, start in enumerate(STARTS)]
     for sampler in samplers:
-        sampler.warm_up(proposals // 2)
+        sampler.warm_up(min(300, proposals))
     moves = list(zip(*(sampler.moves for sampler in samplers), strict=True))  # those of one kind together
     bottom = [math.exp(np.mean([math.log(move.step) for move in kind])) for kind in moves]
-    rung = [0] * len(moves)
+    rung, found = [0] * len(moves), [False] * len(moves)
     measured: list[dict[int, float]] = [{} for _ in moves]
     while True:
-        for kind, low, k in zip(moves, bottom, rung, strict=True):
+        steps = [low * RUNG**k for low, k in zip(bottom, rung, strict=True)]
+        if all(found):
+            return steps
+        for kind, step in zip(moves, steps, strict=True):
             for move in kind:
-                move.step = low * RUNG**k
+                move.step = step
         for sampler in samplers:
             sampler.reset()
             sampler.run(proposals)
-        found = True
         for i, kind in enumerate(moves):
-            measured[i].setdefault(rung[i], sum(m.accepted for m in kind) / sum(m.proposed for m in kind))
-            here, above = measured[i][rung[i]], measured[i].get(rung[i] + 1)
-            if here >= ACCEPTANCE and above is not None and above < ACCEPTANCE:
-                continue
-            rung[i] += 1 if here >= ACCEPTANCE else -1
-            found = False
-        if found:
-            return [low * RUNG**k for low, k in zip(bottom, rung, strict=True)]
+            if not found[i]:
+                measured[i][rung[i]] = sum(m.accepted for m in kind) / sum(m.proposed for m in kind)
+                rung[i], found[i] = _climb(measured[i], rung[i])
+
+
+def _climb(measured: dict[int, float], rung: int) -> tuple[int, bool]:
+    """Return the rung to try after `rung`, and whether it is known to be the one that is looked for."""
+    if measured[rung] >= ACCEPTANCE:
+        return (rung, True) if rung + 1 in measured else (rung + 1, False)
+    return rung - 1, rung - 1 in measured
 
 
 # ---------------------------------------------------------------------------- judging
@@ -277,28 +285,46 @@ def count_crossings(psi: np.ndarray) -> int:
     return int(np.count_nonzero(np.diff(visits)))
 
 
+def count_entries(phi: np.ndarray) -> int:
+    """Return how often phi (n,) came to the middle of the left-handed half from that of the right-handed one."""
+    sides = (phi > np.deg2rad(30)).astype(int)[np.abs(np.sin(phi)) > 0.5]
+    return int(np.count_nonzero(np.diff(sides) > 0))
+
+
 def r_hat(chains: list[np.ndarray]) -> float:
     """Return the potential scale reduction factor of Gelman and Rubin for chains (n,) of one quantity."""
-    n = min(map(len, chains))
-    x = np.array([chain[:n] for chain in chains], dtype=np.float64)
-    within = x.var(axis=1, ddof=1).mean()
-    return float(math.sqrt((n - 1) / n + x.mean(axis=1).var(ddof=1) / within)) if within > 0 else math.inf
+    n = np.mean([len(chain) for chain in chains])
+    within = np.mean([chain.var(ddof=1) for chain in chains])
+    between = np.var([chain.mean() for chain in chains], ddof=1)
+    return float(math.sqrt((n - 1) / n + between / within)) if within > 0 else math.inf
 
 
 def judge(chains: list[dict[str, Any]], step: list[float]) -> dict[str, Any]:
-    """Return speed, crossings and populations of a method, with standard errors over chains."""
-    speeds, populations, crossings = [], [], []
+    """Return speed, crossings and populations of a method, with standard errors over chains.
+
+    All but the population and the entries of the left-handed half are about frames with phi < 0, and evaluations are
+    those spent there.
+    """
+    speeds, populations, crossings, entries = [], [], [], 0
     series: list[list[np.ndarray]] = []
     for chain in chains:
         angles = chain["angles"].astype(np.float64)  # (n, pairs, 2)
-        calls = int(chain["calls"])
-        columns = [f(column) for column in angles.reshape(len(angles), -1).T for f in (np.cos, np.sin)]
-        g = np.array([statistical_inefficiency(column) for column in columns]).reshape(-1, 2, 2).max(axis=2)
+        independent, crossed, people, columns = [], [], [], []
+        for phi, psi in angles.transpose(1, 2, 0):
+            right = phi < 0
+            calls = float(chain["calls"]) * right.mean()
+            parts = [[f(angle[right]) for f in (np.cos, np.sin)] for angle in (phi, psi)]
+            g = [max(map(statistical_inefficiency, both)) for both in parts]
+            independent.append([right.sum() / slow / calls for slow in g])
+            crossed.append(count_crossings(psi[right]) / calls)
+            entries += count_entries(phi)
+            basin = basin_of(phi, psi)
+            people.append([(basin[right] == 0).mean(), (basin[right] == 1).mean(), 1.0 - right.mean()])
+            columns += parts[1]
+        speeds.append(1e6 * np.mean(independent, axis=0))  # of phi, of psi
+        crossings.append(1e6 * np.mean(crossed))
+        populations.append(np.mean(people, axis=0))
         series.append(columns)
-        speeds.append(1e6 * (len(angles) / g).mean(axis=0) / calls)  # of phi, of psi
-        where = basin_of(angles[..., 0], angles[..., 1])
-        populations.append([(where == k).mean() for k in range(3)])
-        crossings.append(1e6 * np.mean([count_crossings(psi) for psi in angles[..., 1].T]) / calls)
 
     def summary(values: list[Any]) -> tuple[list[float], list[float]]:
         x = np.array(values, dtype=np.float64).reshape(len(values), -1)
@@ -310,7 +336,8 @@ def judge(chains: list[dict[str, Any]], step: list[float]) -> dict[str, Any]:
     report["independent_per_million"], report["independent_error"] = summary(speeds)
     (report["crossings_per_million"],), (report["crossings_error"],) = summary(crossings)
     report["populations"], report["population_errors"] = summary(populations)
-    report["population_of_chains"] = [list(map(float, p)) for p in populations]
+    report["population_of_chains"] = [p.tolist() for p in populations]
+    report["left_entries"] = entries
     report["r_hat"] = max(r_hat([one[k] for one in series]) for k in range(len(series[0])))
     report["calls"], report["cpu_us_per_call"] = int(calls), 1e6 * seconds / calls
     return report
@@ -320,8 +347,8 @@ def mark(outcome: dict[str, Any]) -> None:
     """Say of every method whether it samples the law of Langevin dynamics, and how fast it is beside it."""
     right = outcome[REFERENCE]
     for one in outcome.values():
-        difference = np.abs(np.subtract(one["populations"], right["populations"]))
-        error = np.hypot(one["population_errors"], right["population_errors"])
+        difference = np.abs(np.subtract(one["populations"], right["populations"]))[:2]
+        error = np.hypot(one["population_errors"], right["population_errors"])[:2]
         if max(one["r_hat"], right["r_hat"]) > MIXED:
             one["law"] = "not converged"
         elif one is right:
@@ -348,11 +375,13 @@ class Folder:
         self.path = path
         (path / "chains").mkdir(parents=True, exist_ok=True)
 
-    def steps(self, key: dict[str, Any], find: Callable[[], list[float]]) -> list[float]:
-        """Return the steps found for these settings; look for them if there are none."""
-        file, name = self.path / "steps.json", json.dumps(key, sort_keys=True)
+    def steps(
+        self, key: dict[str, Any], trials: int, find: Callable[[], list[float]], again: bool = False
+    ) -> list[float]:
+        """Return the steps found for these settings; look for them if there are none, or again."""
+        file, name = self.path / "steps.json", json.dumps({**key, "trials": trials}, sort_keys=True)
         known = json.loads(file.read_text()) if file.exists() else {}
-        if name not in known:
+        if again or name not in known:
             known[name] = find()
             write_text(file, json.dumps(known, indent=1) + "\n")
         return known[name]
@@ -387,17 +416,19 @@ def measure(size: str, chains: int, only: str | None, folder: Folder) -> dict[st
                 for label, method in methods.items():
                     key = {**asdict(method), "molecule": name, "temperature": T, "length": STEPS}
                     del key["evaluations"]
+                    trials = max(40, int(min(1.0, SIZES[size][1]) * molecule.trials))
                     if label not in steps:
-                        steps[label] = folder.steps(
-                            {**key, "trials": TRIALS[size]}, lambda: find_steps(prepared, method, TRIALS[size])  # noqa: B023
-                        ) if method.soft else [0.004]  # fmt: skip
+                        steps[label] = [0.004]
+                        if method.soft:
+                            steps[label] = folder.steps(key, trials, lambda: find_steps(prepared, method, trials))  # noqa: B023
                     calls = int(SIZES[size][1] * method.evaluations[name])
                     while True:
                         pair = _run_pair(folder, prepared, label, method, steps[label], calls, seed, key)
                         low = _too_large(pair) if seed == 0 else []
                         if not any(low):
                             break
-                        steps[label] = [h / RUNG if down else h for h, down in zip(steps[label], low, strict=True)]
+                        lower = [h / RUNG if down else h for h, down in zip(steps[label], low, strict=True)]
+                        steps[label] = folder.steps(key, trials, lambda: lower, again=True)  # noqa: B023
                     found[label] += pair
                     bar.advance(len(pair), label)
                 outcome = {label: judge(found[label], steps[label]) for label in methods}
@@ -470,13 +501,14 @@ def to_markdown(report: dict[str, Any]) -> str:
                 *("1" if method == REFERENCE else _ratio(r, e) for r, e in (relative, crossing)),
             ]  # fmt: skip
             lines.append("| " + " | ".join(cells) + " |")
-        lines += ["", "| method | α | β, PPII | left | R-hat | populations |", "|---|---|---|---|---|---|"]
+        lines += ["", "| method | α | β, PPII | R-hat | α and β | left | entries |", "|---|---|---|---|---|---|---|"]
         for method, one in molecule["methods"].items():
             people = [
                 f"{p:.3f} ± {e:.3f}" for p, e in zip(one["populations"], one["population_errors"], strict=True)
             ]  # fmt: skip
             law = one["law"] if one["law"] in ("agrees", "reference") else f"**{one['law']}**"
-            lines.append("| " + " | ".join([method, *people, f"{one['r_hat']:.2f}", law]) + " |")
+            cells = [method, *people[:2], f"{one['r_hat']:.2f}", law, people[2], str(one["left_entries"])]
+            lines.append("| " + " | ".join(cells) + " |")
         lines.append("")
     return "\n".join(lines)
 
