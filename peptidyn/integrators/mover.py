@@ -48,11 +48,10 @@ class Mover:
     def __init__(self, tree: TreeModel, state: State | None = None, momenta: Any = None):
         self.tree = tree
         n, nm, nd, nq = tree.n_links, tree.n_molecules, tree.n_dof, tree.n_coordinates
-        order = np.argsort(tree.molecule[tree.atom_link], kind="stable")
-        first_atom = np.zeros(nm + 1, dtype=np.int64)
-        np.cumsum(np.bincount(tree.molecule[tree.atom_link], minlength=nm), out=first_atom[1:])
-        link = tree.atom_link[order]
-        local = np.einsum("aji,aj->ai", link_axes(tree)[link], tree.local[order])
+        order = np.argsort(tree.atom_link, kind="stable")
+        link_atom = np.zeros(n + 1, dtype=np.int64)
+        np.cumsum(np.bincount(tree.atom_link, minlength=n), out=link_atom[1:])
+        local = np.einsum("aji,aj->ai", link_axes(tree)[tree.atom_link[order]], tree.local[order])
         bend = np.zeros(nq, dtype=np.bool_)
         bend[tree.bend_index] = True
         self._q, self._momentum = np.empty(nq), np.zeros(nd)
@@ -67,11 +66,11 @@ class Mover:
         packed = pack(tree)
         self._arguments = (
             packed, make_scratch(packed, nm),
-            (tree.molecule_link, tree.molecule_dof, first_atom, order, link, local, bend),
+            (tree.molecule_link, tree.molecule_dof, order, local, link_atom, bend),
             (self._base_position, self._base_rotation, self._q, self._momentum, *self._saved),
             (
                 self._torque, self._fixman, np.empty(nq), self._normals, self._velocity, self._log_det,
-                np.empty((n, moves.N_POSE)), np.empty((n, 6)),
+                np.zeros((n, moves.N_DRIFT, 4)),
             ),
             (self._x, self._force, self._atom_velocity), self._status,
         )  # fmt: skip

@@ -5,16 +5,16 @@ needed. With r from O to the link's origin, S = (a, r x a) for a revolute joint 
 
     outward   poses, S, spatial inertias I; with velocities also twists V, the accelerations A that they cause without
               any joint acceleration, A = A_parent + V x S rate, and the wrench f = I A + V x* I V that A needs
-    inward    P = I + sum over children (P_c - U_c U_c^T / D_c),  U = P S,  D = S . U,
-              u = tau - S . f,  f_parent += f + U u / D
+    inward    P = I + sum over children (P_c - U_c G_c^T),  U = P S,  D = S . U,  G = U / D,
+              u = tau - S . f,  f_parent += f + G u
     base      Cholesky factor of P_0 (6 x 6 for a free molecule; a mass for a point; nothing if fixed)
-    outward   x = (u - U . X_parent) / D,  X = X_parent + S x
+    outward   x = u / D - G . X_parent,  X = X_parent + S x
 
 Forward dynamics is these passes one after the other: f carries bias and substitution at once. Without the second
 outward pass they give ln det M = sum of ln D + ln det P_0, and its gradient by one more:
 
-    outward   Y_0 = P_0^-1,  Y = S S^T / D + t Y_parent t^T,  t = 1 - S U^T / D
-              d ln det M / d q = -2 tr(Y_parent (P - U U^T / D) crm(S))
+    outward   Y_0 = P_0^-1,  Y = S S^T / D + t Y_parent t^T,  t = 1 - S G^T
+              d ln det M / d q = -2 tr(Y_parent (P - U G^T) crm(S))
 
 Everything about a link is one row of the array `w`, whose columns are named below; symmetric 6 x 6 matrices are 21
 numbers, [[A, B], [B^T, C]] with A and C by their upper triangles, B in full. Spatial velocities are (angular, linear),
@@ -33,7 +33,7 @@ from numba import njit
 
 from peptidyn.model.kinematics import FREE, POINT, PRISMATIC
 from peptidyn.solvers.articulated_model import BLADE, COM, MASS, PLATE, SPHERE, E
-from peptidyn.solvers.lanes import add3, add6, all_above, at, get, get3, get6, put, put3, put6, put_at
+from peptidyn.solvers.lanes import add3, add6, all_above, at, get, get3, get6, plus, put, put3, put6, put_at, zero
 
 PIVOT = 1e-13
 """A pivot below this fraction of the terms it is the sum of is rounding error: the matrix is singular."""
@@ -42,10 +42,11 @@ _OPTIONS = {"cache": True, "error_model": "numpy"}
 # no fastmath: its freedoms are used differently when a kernel is compiled and when it comes from the cache, so that a
 # resumed run would differ in the last bits from one that was never interrupted; measured, it gains nothing here
 
-# columns of `w`: rotation (row by row), position from O, motion axis, then twist V or gain U, accelerations A or X,
-# wrench f, inertia P (later Y), inverse pivot, centre of mass from O, the two vectors of the inertia
-R, POSITION, S, U, A, F, P, INVERSE, C, M1, M2, N_COLUMNS = 0, 9, 12, 18, 24, 30, 36, 57, 58, 61, 64, 67
-V = U
+# columns of `w`: rotation (row by row), position from O, motion axis, then twist V or gain G, accelerations A or X,
+# wrench f and a free column, so that f can be written as twice four numbers, inverse pivot, inertia P (later Y), centre
+# of mass from O, the two vectors of the inertia
+R, POSITION, S, G, A, F, INVERSE, P, C, M1, M2, N_COLUMNS = 0, 9, 12, 18, 24, 30, 37, 38, 59, 62, 65, 68
+V = G
 
 PLACE = (
     (0, 1, 2, 6, 7, 8), (1, 3, 4, 9, 10, 11), (2, 4, 5, 12, 13, 14),
@@ -87,6 +88,21 @@ def sines(x, sine, cosine):
 
 
 @njit(cache=True, error_model="numpy")
+def set_root(rotation, row):
+    """Write the rotation of a root, given as a unit quaternion, into its row of w."""
+    a, x, y, z = rotation[0], rotation[1], rotation[2], rotation[3]
+    row[R] = 1.0 - 2.0 * (y * y + z * z)
+    row[R + 1] = 2.0 * (x * y - a * z)
+    row[R + 2] = 2.0 * (x * z + a * y)
+    row[R + 3] = 2.0 * (x * y + a * z)
+    row[R + 4] = 1.0 - 2.0 * (x * x + z * z)
+    row[R + 5] = 2.0 * (y * z - a * x)
+    row[R + 6] = 2.0 * (x * z - a * y)
+    row[R + 7] = 2.0 * (y * z + a * x)
+    row[R + 8] = 1.0 - 2.0 * (x * x + y * y)
+
+
+@njit(cache=True, error_model="numpy")
 def set_configuration(first, last, packed, q, base_rotation, w, turn):
     """Write what `outward` starts from: joint displacements into turn (n_links,), rotations of roots into w.
 
@@ -96,17 +112,7 @@ def set_configuration(first, last, packed, q, base_rotation, w, turn):
     parent, _, _, coordinate, molecule, _, q_reference = packed
     for l in range(first, last):
         if parent[l] < 0:
-            m = molecule[l]
-            a, x, y, z = base_rotation[m, 0], base_rotation[m, 1], base_rotation[m, 2], base_rotation[m, 3]
-            w[l, R] = 1.0 - 2.0 * (y * y + z * z)
-            w[l, R + 1] = 2.0 * (x * y - a * z)
-            w[l, R + 2] = 2.0 * (x * z + a * y)
-            w[l, R + 3] = 2.0 * (x * y + a * z)
-            w[l, R + 4] = 1.0 - 2.0 * (x * x + z * z)
-            w[l, R + 5] = 2.0 * (y * z - a * x)
-            w[l, R + 6] = 2.0 * (x * z - a * y)
-            w[l, R + 7] = 2.0 * (y * z + a * x)
-            w[l, R + 8] = 1.0 - 2.0 * (x * x + y * y)
+            set_root(base_rotation[molecule[l]], w[l])
             turn[l] = 0.0
         else:
             c = coordinate[l]
@@ -144,7 +150,7 @@ def pose_link(constants, l, prismatic, turn, sine, cosine, w, up, out):
 def outward(first, last, packed, sine, cosine, turn, w, v):
     """Write poses, motion axes, spatial inertias, and, unless v is None, the bias wrenches at velocities v (n_dof,).
 
-    sine, cosine and turn (n_links,) belong to the joint displacements. Root rotations are in w. f is zero without
+    sine, cosine and turn (n_links,) belong to the joint displacements. Root rotations are in w. f is not touched without
     velocities.
     """
     parent, joint, dof, _, _, constants, _ = packed
@@ -229,8 +235,6 @@ def _body(constants, l, w, moving):
         ny = i01 * ax + i11 * ay + i12 * az + wz * hx - wx * hz + z * fx - x * fz
         nz = i02 * ax + i12 * ay + i22 * az + wx * hy - wy * hx + x * fy - y * fx
         put6(w, l, F, nx, ny, nz, fx, fy, fz)
-    else:
-        put6(w, l, F, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
 
 
 # ---------------------------------------------------------------------------- inward: factor and substitution
@@ -238,10 +242,10 @@ def _body(constants, l, w, moving):
 
 @njit(**_OPTIONS)
 def factor(first, last, packed, w, pivot, root, tau, x):
-    """Turn the inertias in w into gains U and pivots (n_links,), and write the roots' Cholesky factors.
+    """Turn the inertias in w into gains G and pivots (n_links,), and write the roots' Cholesky factors.
 
     root is (n_molecules, 36). Unless tau is None, the forward substitution of tau (n_dof,) less the bias goes with it:
-    x (n_dof,) gets u, and w the wrenches f. Returns -1, or the link at which a mass matrix is singular.
+    x (n_dof,) gets u / D, and w the wrenches f. Returns -1, or the link at which a mass matrix is singular.
     """
     parent, joint, dof, _, molecule, _, _ = packed
     for l in range(last - 1, first - 1, -1):
@@ -272,8 +276,8 @@ def factor(first, last, packed, w, pivot, root, tau, x):
         inverse = 1.0 / d
         put_at(pivot, l, d)
         put(w, l, INVERSE, inverse)
-        put6(w, l, U, u0, u1, u2, u3, u4, u5)
         g0, g1, g2, g3, g4, g5 = u0 * inverse, u1 * inverse, u2 * inverse, u3 * inverse, u4 * inverse, u5 * inverse
+        put6(w, l, G, g0, g1, g2, g3, g4, g5)
         add6(
             w, up, P, a00 - u0 * g0, a01 - u0 * g1, a02 - u0 * g2, a11 - u1 * g1, a12 - u1 * g2, a22 - u2 * g2
         )  # fmt: skip
@@ -287,26 +291,45 @@ def factor(first, last, packed, w, pivot, root, tau, x):
         if tau is not None:
             f0, f1, f2, f3, f4, f5 = get6(w, l, F)
             u = at(tau, dof[l]) - (s0 * f0 + s1 * f1 + s2 * f2 + s3 * f3 + s4 * f4 + s5 * f5)
-            put_at(x, dof[l], u)
+            put_at(x, dof[l], u * inverse)
             add6(w, up, F, f0 + g0 * u, f1 + g1 * u, f2 + g2 * u, f3 + g3 * u, f4 + g4 * u, f5 + g5 * u)
     return -1
 
 
 @njit(**_OPTIONS)
+def clear_wrenches(first, last, w):
+    """Set the wrenches f to zero."""
+    for l in range(first, last):
+        put6(w, l, F, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
+
+
+@njit(**_OPTIONS)
 def substitute(first, last, packed, w, b, x):
-    """Forward substitution with the factor in w: x = b - S . f, f_parent += f + U x / D, from the wrenches f in w."""
+    """Forward substitution with the factor in w: u = b - S . f, x = u / D, f_parent += f + G u, with f from w.
+
+    A wrench goes to the link before in registers, as a chain waits for nothing else.
+    """
     parent, _, dof, _, _, _, _ = packed
+    none = zero(w)
+    c0, c1, c2, c3, c4, c5 = none, none, none, none, none, none
     for l in range(last - 1, first - 1, -1):
         up = parent[l]
         if up < 0:
+            add6(w, l, F, c0, c1, c2, c3, c4, c5)
+            c0, c1, c2, c3, c4, c5 = none, none, none, none, none, none
             continue
         s0, s1, s2, s3, s4, s5 = get6(w, l, S)
-        u0, u1, u2, u3, u4, u5 = get6(w, l, U)
+        g0, g1, g2, g3, g4, g5 = get6(w, l, G)
         f0, f1, f2, f3, f4, f5 = get6(w, l, F)
-        u = at(b, dof[l]) - (s0 * f0 + s1 * f1 + s2 * f2 + s3 * f3 + s4 * f4 + s5 * f5)
-        put_at(x, dof[l], u)
-        u = u * get(w, l, INVERSE)
-        add6(w, up, F, f0 + u0 * u, f1 + u1 * u, f2 + u2 * u, f3 + u3 * u, f4 + u4 * u, f5 + u5 * u)
+        tau = at(b, dof[l])
+        c0, c1, c2, c3, c4, c5 = c0 + f0, c1 + f1, c2 + f2, c3 + f3, c4 + f4, c5 + f5
+        u = tau - ((s0 * c0 + s1 * c1) + (s2 * c2 + s3 * c3) + (s4 * c4 + s5 * c5))
+        put_at(x, dof[l], u * get(w, l, INVERSE))
+        c0, c1, c2, c3, c4, c5 = plus(c0, g0, u), plus(c1, g1, u), plus(c2, g2, u), plus(c3, g3, u), plus(
+            c4, g4, u), plus(c5, g5, u)  # fmt: skip
+        if up != l - 1:
+            add6(w, up, F, c0, c1, c2, c3, c4, c5)
+            c0, c1, c2, c3, c4, c5 = none, none, none, none, none, none
 
 
 # ---------------------------------------------------------------------------- outward: back substitution
@@ -314,8 +337,10 @@ def substitute(first, last, packed, w, b, x):
 
 @njit(**_OPTIONS)
 def back_substitute(first, last, packed, w, root, b, x):
-    """Turn x (n_dof,), which holds u, into M^-1 (b - bias), with the wrenches f that came with it in w."""
+    """Turn x (n_dof,), which holds u / D, into M^-1 (b - bias), with the wrenches f that came with it in w."""
     parent, joint, dof, _, molecule, constants, _ = packed
+    none = zero(w)
+    a0, a1, a2, a3, a4, a5 = none, none, none, none, none, none
     for l in range(first, last):
         up = parent[l]
         i = dof[l]
@@ -331,14 +356,17 @@ def back_substitute(first, last, packed, w, root, b, x):
                 for j in range(3):
                     put_at(x, i + j, (at(b, i + j) - get(w, l, F + 3 + j)) / get(constants, l, MASS))
                     put(w, l, A + 3 + j, at(x, i + j))
+            a0, a1, a2, a3, a4, a5 = get6(w, l, A)
             continue
-        u0, u1, u2, u3, u4, u5 = get6(w, l, U)
-        a0, a1, a2, a3, a4, a5 = get6(w, up, A)
-        a = at(x, i) - (u0 * a0 + u1 * a1 + u2 * a2 + u3 * a3 + u4 * a4 + u5 * a5)
-        a = a * get(w, l, INVERSE)
-        put_at(x, i, a)
+        if up != l - 1:
+            a0, a1, a2, a3, a4, a5 = get6(w, up, A)
+        g0, g1, g2, g3, g4, g5 = get6(w, l, G)
         s0, s1, s2, s3, s4, s5 = get6(w, l, S)
-        put6(w, l, A, a0 + s0 * a, a1 + s1 * a, a2 + s2 * a, a3 + s3 * a, a4 + s4 * a, a5 + s5 * a)
+        a = at(x, i) - ((g0 * a0 + g1 * a1) + (g2 * a2 + g3 * a3) + (g4 * a4 + g5 * a5))
+        put_at(x, i, a)
+        a0, a1, a2, a3, a4, a5 = plus(a0, s0, a), plus(a1, s1, a), plus(a2, s2, a), plus(a3, s3, a), plus(
+            a4, s4, a), plus(a5, s5, a)  # fmt: skip
+        put6(w, l, A, a0, a1, a2, a3, a4, a5)
 
 
 # ---------------------------------------------------------------------------- roots: 6 x 6
@@ -412,7 +440,7 @@ def log_det(first, last, packed, pivot, root):
 
 
 @njit(**_OPTIONS)
-def log_det_gradient(first, last, packed, w, root, gradient):
+def log_det_gradient(first, last, packed, w, pivot, root, gradient):
     """Write d ln det M / d q into gradient (n_coordinates,), from the factor in w, whose P it uses up."""
     parent, joint, _, coordinate, molecule, _, _ = packed
     for l in range(first, last):
@@ -425,8 +453,7 @@ def log_det_gradient(first, last, packed, w, root, gradient):
                 _invert_root(root, molecule[l], w, l)
             continue
         s0, s1, s2, s3, s4, s5 = get6(w, l, S)
-        u0, u1, u2, u3, u4, u5 = get6(w, l, U)
-        inverse = get(w, l, INVERSE)
+        u0, u1, u2, u3, u4, u5 = get6(w, l, G)
         # Y of the parent: d, e and g are its blocks
         d00, d01, d02, d11, d12, d22 = get6(w, up, P)
         e00, e01, e02, e10, e11, e12 = get6(w, up, P + 6)
@@ -475,16 +502,16 @@ def log_det_gradient(first, last, packed, w, root, gradient):
             - d01 * b00 - d11 * b10 - d12 * b20 - e10 * c00 - e11 * c01 - e12 * c02
         )  # fmt: skip
         trace = s0 * x + s1 * y + s2 * z + s3 * a + s4 * b + s5 * c
-        # u . crm(s) w
+        # G . crm(s) w
         x, y, z = s1 * w2 - s2 * w1, s2 * w0 - s0 * w2, s0 * w1 - s1 * w0
         a, b, c = s1 * w5 - s2 * w4, s2 * w3 - s0 * w5, s0 * w4 - s1 * w3
         m0, m1, m2 = s4 * w2 - s5 * w1, s5 * w0 - s3 * w2, s3 * w1 - s4 * w0
         sandwich = u0 * x + u1 * y + u2 * z + u3 * (a + m0) + u4 * (b + m1) + u5 * (c + m2)
-        put_at(gradient, coordinate[l], -2.0 * (trace - inverse * sandwich))
-        # Y = Y_parent - s w^T / D - w s^T / D + s s^T (1 / D + u . w / D^2), written with w - s curve for w
-        curve = 0.5 * (1.0 + uw * inverse)
-        w0, w1, w2 = (w0 - s0 * curve) * inverse, (w1 - s1 * curve) * inverse, (w2 - s2 * curve) * inverse
-        w3, w4, w5 = (w3 - s3 * curve) * inverse, (w4 - s4 * curve) * inverse, (w5 - s5 * curve) * inverse
+        put_at(gradient, coordinate[l], -2.0 * (trace - at(pivot, l) * sandwich))
+        # Y = Y_parent - s w^T - w s^T + s s^T (1 / D + G . w) for w = Y_parent G, written with w - s curve for w
+        curve = 0.5 * (get(w, l, INVERSE) + uw)
+        w0, w1, w2 = w0 - s0 * curve, w1 - s1 * curve, w2 - s2 * curve
+        w3, w4, w5 = w3 - s3 * curve, w4 - s4 * curve, w5 - s5 * curve
         put6(
             w, l, P, d00 - 2.0 * s0 * w0, d01 - s0 * w1 - w0 * s1, d02 - s0 * w2 - w0 * s2,
             d11 - 2.0 * s1 * w1, d12 - s1 * w2 - w1 * s2, d22 - 2.0 * s2 * w2,

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import get_num_threads, njit, prange
+from numba import get_num_threads, get_thread_id, njit, prange
 
 from peptidyn.solvers import articulated_kernels as kernels
 from peptidyn.solvers.articulated_model import Packed
 from peptidyn.solvers.lanes import LANES
 
 BATCHES = 4
-"""Many states are divided into this many batches per thread, each with scratch arrays of its own."""
+"""Many states are divided into this many batches per thread."""
+
+KEPT = 1 << 26
+"""Bytes: scratch arrays of many states up to this size wait for the next call, as new memory costs more than it."""
+
+_IDLE: list[np.ndarray] = []
 
 
 Scratch = tuple[np.ndarray, ...]
@@ -43,9 +48,7 @@ def solve_state(packed, scratch, b, x):
     """Write x = M^-1 b for vectors (n_dof,) with the factor at hand."""
     w, _, pivot, root = scratch
     n = len(pivot)
-    for l in range(n):
-        for i in range(6):
-            w[l, kernels.F + i] = 0.0
+    kernels.clear_wrenches(0, n, w)
     kernels.substitute(0, n, packed, w, b, x)
     kernels.back_substitute(0, n, packed, w, root, b, x)
 
@@ -58,9 +61,7 @@ def factor_and_solve(packed, scratch, q, base_rotation, b, x):
     kernels.set_configuration(0, n, packed, q, base_rotation, w, turns[2])
     kernels.sines(turns[2], turns[0], turns[1])
     kernels.outward(0, n, packed, turns[0], turns[1], turns[2], w, None)
-    for l in range(n):
-        for i in range(6):
-            w[l, kernels.F + i] = 0.0
+    kernels.clear_wrenches(0, n, w)
     bad = kernels.factor(0, n, packed, w, pivot, root, b, x)
     if bad < 0:
         kernels.back_substitute(0, n, packed, w, root, b, x)
@@ -87,7 +88,7 @@ def log_det_state(packed, scratch, gradient):
     w, _, pivot, root = scratch
     n = len(pivot)
     if gradient is not None:
-        kernels.log_det_gradient(0, n, packed, w, root, gradient)
+        kernels.log_det_gradient(0, n, packed, w, pivot, root, gradient)
     return kernels.log_det(0, n, packed, pivot, root)
 
 
@@ -95,13 +96,18 @@ def log_det_state(packed, scratch, gradient):
 
 
 @njit(cache=True, error_model="numpy")
-def _make_lanes(packed, n_molecules):
-    """Return scratch arrays for four states side by side."""
+def _divide(memory, packed, n_molecules):
+    """Return scratch arrays for four states side by side, and what is left of the memory (numbers,)."""
     n = len(packed[0])
-    return (
-        np.empty((n, kernels.N_COLUMNS, LANES)), np.empty((3, n, LANES)), np.empty((n, LANES)),
-        np.empty((n_molecules, 36, LANES)),
+    a = n * kernels.N_COLUMNS * LANES
+    b = a + 3 * n * LANES
+    c = b + n * LANES
+    d = c + n_molecules * 36 * LANES
+    scratch = (
+        memory[:a].reshape((n, kernels.N_COLUMNS, LANES)), memory[a:b].reshape((3, n, LANES)),
+        memory[b:c].reshape((n, LANES)), memory[c:d].reshape((n_molecules, 36, LANES)),
     )  # fmt: skip
+    return scratch, memory[d:]
 
 
 @njit(cache=True, error_model="numpy")
@@ -116,17 +122,17 @@ def _configure_lanes(packed, w, turns, start, stop, q, base_rotation):
 
 
 @njit(cache=True, error_model="numpy")
-def _log_det_range(packed, start, stop, q, base_rotation, value, gradient, status):
-    """Evaluate states start to stop with one set of scratch arrays; gradient has no rows if it is not wanted."""
-    w, turns, pivot, root = _make_lanes(packed, base_rotation.shape[1])
+def _log_det_range(memory, packed, start, stop, q, base_rotation, value, gradient, status):
+    """Evaluate states start to stop; gradient has no rows if it is not wanted."""
+    (w, turns, pivot, root), rest = _divide(memory, packed, base_rotation.shape[1])
     n = len(pivot)
-    slopes = np.empty((q.shape[1] if len(gradient) else 0, LANES))
+    slopes = rest[: q.shape[1] * LANES].reshape((q.shape[1], LANES))
     for first in range(start, stop, LANES):
         _configure_lanes(packed, w, turns, first, stop, q, base_rotation)
         kernels.outward(0, n, packed, turns[0], turns[1], turns[2], w, None)
         bad = kernels.factor(0, n, packed, w, pivot, root, None, None)
         if bad < 0 and len(gradient):
-            kernels.log_det_gradient(0, n, packed, w, root, slopes)
+            kernels.log_det_gradient(0, n, packed, w, pivot, root, slopes)
         for k in range(min(LANES, stop - first)):
             status[first + k] = bad
             if bad < 0:
@@ -137,11 +143,11 @@ def _log_det_range(packed, start, stop, q, base_rotation, value, gradient, statu
 
 
 @njit(cache=True, error_model="numpy")
-def _forward_dynamics_range(packed, start, stop, q, base_rotation, v, tau, x, status):
-    """Write the accelerations of states start to stop with one set of scratch arrays."""
-    w, turns, pivot, root = _make_lanes(packed, base_rotation.shape[1])
+def _forward_dynamics_range(memory, packed, start, stop, q, base_rotation, v, tau, x, status):
+    """Write the accelerations of states start to stop."""
+    (w, turns, pivot, root), rest = _divide(memory, packed, base_rotation.shape[1])
     n = len(pivot)
-    vectors = np.empty((3, v.shape[1], LANES))
+    vectors = rest[: 3 * v.shape[1] * LANES].reshape((3, v.shape[1], LANES))
     rate, push, change = vectors[0], vectors[1], vectors[2]
     for first in range(start, stop, LANES):
         _configure_lanes(packed, w, turns, first, stop, q, base_rotation)
@@ -160,19 +166,39 @@ def _forward_dynamics_range(packed, start, stop, q, base_rotation, v, tau, x, st
 
 
 @njit(cache=True, error_model="numpy", parallel=True)
-def _many(packed, batches, q, base_rotation, v, tau, value, gradient, status):
-    """Evaluate states on all cores: ln det M, or, unless v is None, accelerations (in `gradient`)."""
+def _many(memory, packed, batches, q, base_rotation, v, tau, value, gradient, status):
+    """Evaluate states on all cores: ln det M, or, unless v is None, accelerations (in `gradient`).
+
+    memory (threads, numbers) is cut into scratch arrays for the states that a thread works on.
+    """
     groups = (len(q) + LANES - 1) // LANES
     for b in prange(batches):
         start, stop = LANES * (b * groups // batches), min(LANES * ((b + 1) * groups // batches), len(q))
+        own = memory[get_thread_id()]
         if v is None:
-            _log_det_range(packed, start, stop, q, base_rotation, value, gradient, status)
+            _log_det_range(own, packed, start, stop, q, base_rotation, value, gradient, status)
         else:
-            _forward_dynamics_range(packed, start, stop, q, base_rotation, v, tau, gradient, status)
+            _forward_dynamics_range(own, packed, start, stop, q, base_rotation, v, tau, gradient, status)
 
 
-def _batches(n_states: int) -> int:
-    return max(1, min(BATCHES * get_num_threads(), n_states // LANES))
+def _evaluate(
+    packed: Packed, q: np.ndarray, base_rotation: np.ndarray, v: np.ndarray | None, tau: np.ndarray | None,
+    value: np.ndarray, gradient: np.ndarray,
+) -> int:  # fmt: skip
+    """Call `_many`; return -1 or the largest link at which a mass matrix is singular."""
+    threads = get_num_threads()
+    n_states, n_molecules = len(q), base_rotation.shape[1]
+    vectors = q.shape[1] if v is None else 3 * v.shape[1]
+    numbers = LANES * (len(packed[0]) * (kernels.N_COLUMNS + 4) + 36 * n_molecules + vectors)
+    memory = _IDLE.pop() if _IDLE else np.empty((0, 0))
+    if memory.shape[0] < threads or memory.shape[1] < numbers:
+        memory = np.empty((threads, numbers))
+    status = np.full(n_states, -1, dtype=np.int64)
+    batches = max(1, min(BATCHES * threads, n_states // LANES))
+    _many(memory, packed, batches, q, base_rotation, v, tau, value, gradient, status)
+    if memory.nbytes <= KEPT and not _IDLE:
+        _IDLE.append(memory)
+    return int(status.max(initial=-1))
 
 
 def log_det_states(
@@ -187,11 +213,9 @@ def log_det_states(
     base_rotation : (n_states, n_molecules, 4), or (1, n_molecules, 4) for all states
     want_gradient : bool
     """
-    n = len(q)
-    value, status = np.empty(n), np.empty(n, dtype=np.int64)
-    gradient = np.zeros((n if want_gradient else 0, q.shape[1]))
-    _many(packed, _batches(n), q, base_rotation, None, None, value, gradient, status)
-    return value, gradient, int(status.max(initial=-1))
+    value, gradient = np.empty(len(q)), np.zeros((len(q) if want_gradient else 0, q.shape[1]))
+    bad = _evaluate(packed, q, base_rotation, None, None, value, gradient)
+    return value, gradient, bad
 
 
 def forward_dynamics_states(
@@ -206,7 +230,6 @@ def forward_dynamics_states(
     base_rotation : (n_states, n_molecules, 4), or (1, n_molecules, 4) for all states
     v, tau : (n_states, n_dof)
     """
-    n = len(q)
-    x, status = np.empty_like(v), np.empty(n, dtype=np.int64)
-    _many(packed, _batches(n), q, base_rotation, v, tau, status.astype(np.float64), x, status)
-    return x, int(status.max(initial=-1))
+    x = np.empty_like(v)
+    bad = _evaluate(packed, q, base_rotation, v, tau, np.empty(0), x)
+    return x, bad

@@ -111,6 +111,36 @@ def all_above(typingctx, a, b):
     return types.boolean(a, a), codegen
 
 
+@intrinsic
+def plus(typingctx, a, b, c):
+    """Return a + b c with one rounding. It is asked for by name, so that the last bits never depend on the compiler."""
+    kinds = (a, b, c)
+    wide = any(isinstance(kind, Lanes) for kind in kinds)
+    number, suffix = (_VECTOR, f"v{LANES}f64") if wide else (_DOUBLE, "f64")
+
+    def codegen(context, builder, sig, args):
+        function = cgutils.get_or_insert_function(
+            builder.module, ir.FunctionType(number, [number] * 3), f"llvm.fma.{suffix}"
+        )
+        if wide:
+            args = [_spread(builder, value, kind) for value, kind in zip(args, sig.args, strict=True)]
+        return builder.call(function, [args[1], args[2], args[0]])
+
+    result = lanes if wide else types.float64
+    return result(*(kind if isinstance(kind, Lanes) else types.float64 for kind in kinds)), codegen
+
+
+@intrinsic
+def rolled(typingctx, a):
+    """Return the lanes (y, z, x, w) of (x, y, z, w): what cross products of vectors in lanes are made of."""
+
+    def codegen(context, builder, sig, args):
+        order = ir.Constant(ir.VectorType(ir.IntType(32), LANES), [1, 2, 0, 3])
+        return builder.shuffle_vector(args[0], ir.Constant(_VECTOR, ir.Undefined), order)
+
+    return lanes(a), codegen
+
+
 # ---------------------------------------------------------------------------- rows of arrays
 
 
@@ -168,6 +198,17 @@ def _putter(array, indices, values, adding=False):
 
 
 @intrinsic
+def zero(typingctx, array):
+    """Return 0 as a number of an array (rows, columns) or (rows, columns, 4)."""
+    number = lanes if _is_wide(array, 2) else types.float64
+
+    def codegen(context, builder, sig, args):
+        return ir.Constant(_VECTOR if isinstance(number, Lanes) else _DOUBLE, None if isinstance(number, Lanes) else 0.0)
+
+    return number(array), codegen
+
+
+@intrinsic
 def at(typingctx, array, place):
     """Return one number of an array (n,) or (n, 4)."""
     return _getter(array, 1, 1)
@@ -201,6 +242,18 @@ def get6(typingctx, array, row, column):
 def put(typingctx, array, row, column, a):
     """Write one number of a row."""
     return _putter(array, 2, (a,))
+
+
+@intrinsic
+def put_lanes(typingctx, array, row, column, a):
+    """Write four lanes side by side into a row of an array (rows, columns), the first at `column`."""
+
+    def codegen(context, builder, sig, args):
+        (pointer,) = _pointers(context, builder, sig.args[0], args[0], args[1:3], 1)
+        builder.store(args[3], builder.bitcast(pointer, _VECTOR.as_pointer())).align = 8
+        return context.get_dummy_value()
+
+    return types.none(array, types.int64, types.int64, lanes), codegen
 
 
 @intrinsic
