@@ -31,8 +31,8 @@ def took(what):
     global last
     now = time.perf_counter(), time.process_time()
     seconds[what], last = [now[0] - last[0], now[1] - last[1]], now
-import numba, numpy as np, scipy.linalg, openmm.app
-took("import numpy, scipy, numba, openmm")
+import numba, numpy as np, scipy.sparse, scipy.spatial, openmm.app, Bio.PDB.PICIO
+took("import numpy, scipy, numba, openmm, biopython")
 import peptidyn
 structure = peptidyn.build_peptide("AAAAAAAAAA")
 took("build a peptide")

@@ -8,16 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import openmm
-from scipy.optimize import OptimizeResult, minimize
 
 from peptidyn.errors import ArgumentError, ModelError
 from peptidyn.integrators.mover import Mover
 from peptidyn.model.kinematics import FREE, POINT
 from peptidyn.model.state import State
+
+if TYPE_CHECKING:
+    from scipy.optimize import OptimizeResult
 
 HOPELESS = 1e30
 """Stands for an energy (kJ/mol) that is no finite number, so that a line search turns back from overlapping atoms."""
@@ -71,6 +73,8 @@ def minimise(
     watch : callable, optional
         Called after every iteration with the energy, kJ/mol.
     """
+    from scipy.optimize import minimize  # takes a tenth of a second, which a run that does not minimise saves
+
     if not tolerance > 0:
         raise ArgumentError(f"the tolerance is {tolerance:g}, expected a positive gradient in kJ/mol/rad")
     if max_iterations < 0:

@@ -181,8 +181,8 @@ class TorsionIntegrator(openmm.CustomIntegrator):
             return
         if self._known is None or not np.array_equal(x, self._known[0]):
             self.mover.set_state(self.tree.state(x))
-        new = self.mover.state
-        self.mover.momentum = self.tree.generalized_forces(new, self.tree.masses[:, None] * v)
+        # p = J^T m v
+        self.mover.momentum = self.mover.project(self.mover.place(), self.tree.masses[:, None] * v)
         self._stepper.forget()
 
     def _write(self, context: Any, steps: int) -> None:

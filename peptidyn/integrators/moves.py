@@ -13,9 +13,9 @@ C = sum m s s^T about it in the body's axes, the columns r_i of the rotation R1,
 
     sum m (x1 - x0) = m (c1 - c0),        sum m s0 x (x1 - x0) = sum m s1 x (x1 - x0) = sum b_i x r_i .
 
-About an origin at rest, momenta of bodies are the same with c0 and with c1, so that p0 and p1 are projections of the same
-wrenches. Here vectors are four numbers side by side, of which the last means nothing: chains are short of arithmetic
-that can go on at once. Every drift leaves the factor of M at its end, which the next move needs.
+About an origin at rest, momenta of bodies are the same with c0 and with c1, so that p0 and p1 are projections of the
+same wrenches. Vectors are four numbers side by side there, of which the last means nothing: a chain has little other
+arithmetic that can go on at once. Every drift leaves the factor of M at its end, which the next move needs.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from numba import njit, prange
 
 from peptidyn.model.kinematics import FREE, POINT, PRISMATIC
 from peptidyn.solvers import articulated_kernels as kernels
-from peptidyn.solvers.articulated_kernels import INVERSE, M1, POSITION, A, C, F, G, R, S
+from peptidyn.solvers.articulated_kernels import M1, A, C, F, G, R, S
 from peptidyn.solvers.articulated_model import BLADE, COM, MASS, MOMENT, PLATE, E
 from peptidyn.solvers.lanes import add6, at, get, get3, get6, plus, put, put_lanes, rolled
 
@@ -66,7 +66,7 @@ DRIFT_ITERATIONS = 60
 """More iterations than this mean that the step is too large."""
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, error_model="numpy", inline="always")
 def _factor(packed, scratch, first, last, q, base_rotation):
     """Pose and factor the links of a molecule; return -1, or the link where M is singular."""
     w, turns, pivot, root = scratch
@@ -76,7 +76,7 @@ def _factor(packed, scratch, first, last, q, base_rotation):
     return kernels.factor(first, last, packed, w, pivot, root, None, None)
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, error_model="numpy", inline="always")
 def _put_base(joint, i, f0, f1, f2, f3, f4, f5, out):
     """Write the generalised forces of a base from the wrench on its molecule."""
     if joint == FREE:
@@ -86,7 +86,7 @@ def _put_base(joint, i, f0, f1, f2, f3, f4, f5, out):
         out[i], out[i + 1], out[i + 2] = f3, f4, f5
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, error_model="numpy", inline="always")
 def _project(packed, w, first, last, atoms, origin, x, force, out):
     """Write J^T F of a molecule."""
     parent, joint, dof, _, _, _, _ = packed
@@ -108,7 +108,7 @@ def _project(packed, w, first, last, atoms, origin, x, force, out):
             _put_base(joint[l], dof[l], f0, f1, f2, f3, f4, f5, out)
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, error_model="numpy", inline="always")
 def _place_atoms(w, first, last, atoms, origin, x):
     """Write the positions of the atoms of a molecule."""
     atom, local, link_atom = atoms
@@ -123,7 +123,7 @@ def _place_atoms(w, first, last, atoms, origin, x):
             x[i, 2] = origin[2] + (pz + r20 * a + r21 * b + r22 * c)
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, error_model="numpy", inline="always")
 def _move_atoms(w, first, last, atoms, velocity):
     """Write the velocities of the atoms of a molecule, from the twists X of links about O."""
     atom, local, link_atom = atoms
@@ -142,7 +142,7 @@ def _move_atoms(w, first, last, atoms, velocity):
             velocity[i, 2] = uz + wx * y - wy * x
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, error_model="numpy", inline="always")
 def _solve(packed, scratch, first, last, b, x):
     """Write x = M^-1 b of a molecule; the columns A of w become link twists."""
     w, _, _, root = scratch
@@ -151,7 +151,7 @@ def _solve(packed, scratch, first, last, b, x):
     kernels.back_substitute(first, last, packed, w, root, b, x)
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, error_model="numpy", inline="always")
 def _fixman_torque(packed, scratch, first, last, bend, q, gradient, out):
     """Write -d/dq of ln(det M / J^2) / 2; zero for the base."""
     _, _, dof, coordinate, _, _, _ = packed
@@ -166,7 +166,7 @@ def _fixman_torque(packed, scratch, first, last, bend, q, gradient, out):
             out[dof[l]] += 1.0 / math.tan(q[c])
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, error_model="numpy", inline="always")
 def _thermalise(packed, scratch, first, last, m, keep, strength, normals, momentum):
     """p <- keep p + strength L z with L L^T = M and unit normals z (n_dof,)."""
     parent, joint, dof, _, _, constants, _ = packed
@@ -197,7 +197,7 @@ def _thermalise(packed, scratch, first, last, m, keep, strength, normals, moment
 # ---------------------------------------------------------------------------- drift
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, error_model="numpy", inline="always")
 def _displace(packed, turn, first, last, m, h, v, base_position, base_rotation, q):
     """Move a molecule in place by h v: (+) of the drift; return the largest change (nm or rad)."""
     _, joint, dof, coordinate, _, _, q_reference = packed
@@ -233,7 +233,7 @@ def _displace(packed, turn, first, last, m, h, v, base_position, base_rotation, 
     return largest
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, error_model="numpy", inline="always")
 def _start_drift(packed, w, first, last, h, rows):
     """Write what the drift needs of the present poses: b_i / h and c0 of all links."""
     _, _, _, _, _, constants, _ = packed
@@ -249,7 +249,7 @@ def _start_drift(packed, w, first, last, h, rows):
         rows[l, BEFORE, 3] = 0.0
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, error_model="numpy", inline="always")
 def _displacement_wrenches(packed, w, turns, rows, first, last, h):
     """Pose links and write the wrenches of their displacements over h, about the O of before, into f.
 
@@ -293,7 +293,7 @@ def _displacement_wrenches(packed, w, turns, rows, first, last, h):
         put_lanes(w, l, F + 3, f)
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, error_model="numpy", inline="always")
 def _sum_wrenches(packed, w, first, last, sx, sy, sz, out):
     """Write the generalised forces S . f of the wrenches f in w, which were taken about O - s."""
     parent, joint, dof, _, _, _, _ = packed
@@ -308,7 +308,7 @@ def _sum_wrenches(packed, w, first, last, sx, sy, sz, out):
             _put_base(joint[l], dof[l], n0, n1, n2, f3, f4, f5, out)
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, error_model="numpy", inline="always")
 def _drift(packed, scratch, rows, first, last, m, h, tolerance, base_position, base_rotation, q, momentum, v):
     """Drift molecule m, whose factor is at hand; return the iterations, or -1 if it did not converge.
 

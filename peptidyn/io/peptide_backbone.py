@@ -12,7 +12,6 @@ from collections.abc import Sequence
 from math import radians
 
 import numpy as np
-from scipy.spatial.distance import cdist
 
 from peptidyn.io.residue_templates import place, residue_templates
 
@@ -116,4 +115,6 @@ def _proline_runs(letters: Sequence[str]) -> list[tuple[int, int]]:
 def _closest_approach(ca: np.ndarray, first: int) -> float:
     """Return the least distance (nm) of CA atoms past `first` from any CA five or more residues before."""
     apart = np.arange(len(ca))[None, :] + 5 <= np.arange(first, len(ca))[:, None]
-    return float(np.min(cdist(ca[first:], ca), where=apart, initial=np.inf))
+    late = ca[first:]
+    squares = (late**2).sum(axis=1)[:, None] + (ca**2).sum(axis=1) - 2.0 * late @ ca.T
+    return float(np.sqrt(max(np.min(squares, where=apart, initial=np.inf), 0.0)))

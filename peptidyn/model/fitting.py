@@ -56,37 +56,43 @@ class Fit:
         return int(self.misfit.argmax())
 
 
-@njit(cache=True)
-def _superpose_molecules(molecule, atom_link, mass, y, x, turn, base_position, base_rotation):
-    """Superpose the atoms y of every molecule, built at the identity base, on x; `turn` (n_molecules, 3, 3) is R."""
+@njit(cache=True, inline="always")
+def _superpose_molecules(molecule, atom_link, mass, y, x, sums, turn, base_position, base_rotation):
+    """Superpose the atoms y of every molecule, built at the identity base, on x; `turn` (n_molecules, 3, 3) is R.
+
+    `sums` (n_molecules, 6, 3) is scratch: the two centres of mass, the total mass, the covariance.
+    """
     n_molecules = len(base_position)
-    total = np.zeros(n_molecules)
-    cy, cx = np.zeros((n_molecules, 3)), np.zeros((n_molecules, 3))
+    for m in range(n_molecules):
+        for i in range(6):
+            for j in range(3):
+                sums[m, i, j] = 0.0
     for a in range(len(x)):
         m = molecule[atom_link[a]]
-        total[m] += mass[a]
+        sums[m, 2, 0] += mass[a]
         for i in range(3):
-            cy[m, i] += mass[a] * y[a, i]
-            cx[m, i] += mass[a] * x[a, i]
+            sums[m, 0, i] += mass[a] * y[a, i]
+            sums[m, 1, i] += mass[a] * x[a, i]
     for m in range(n_molecules):
         for i in range(3):
-            cy[m, i] /= total[m]
-            cx[m, i] /= total[m]
-    covariance = np.zeros((n_molecules, 3, 3))
+            sums[m, 0, i] /= sums[m, 2, 0]
+            sums[m, 1, i] /= sums[m, 2, 0]
     for a in range(len(x)):
         m = molecule[atom_link[a]]
         for i in range(3):
             for j in range(3):
-                covariance[m, i, j] += mass[a] * (y[a, i] - cy[m, i]) * (x[a, j] - cx[m, j])
+                sums[m, 3 + i, j] += mass[a] * (y[a, i] - sums[m, 0, i]) * (x[a, j] - sums[m, 1, j])
     for m in range(n_molecules):
         R = turn[m]
-        best_rotation(covariance[m], R)
+        best_rotation(sums[m, 3:], R)
         matrix_to_quaternion(R, base_rotation[m])
         for i in range(3):
-            base_position[m, i] = cx[m, i] - R[i, 0] * cy[m, 0] - R[i, 1] * cy[m, 1] - R[i, 2] * cy[m, 2]
+            base_position[m, i] = (
+                sums[m, 1, i] - R[i, 0] * sums[m, 0, 0] - R[i, 1] * sums[m, 0, 1] - R[i, 2] * sums[m, 0, 2]
+            )
 
 
-@njit(cache=True)
+@njit(cache=True, inline="always")
 def _rebuilt_rmsd(molecule, atom_link, y, x, turn, base_position):
     """Return the RMSD between x and the atoms y of the identity base, moved to the superposed bases."""
     square = 0.0
@@ -98,7 +104,7 @@ def _rebuilt_rmsd(molecule, atom_link, y, x, turn, base_position):
     return math.sqrt(square / max(len(x), 1))
 
 
-@njit(cache=True)
+@njit(cache=True, inline="always")
 def _unit_misfits(share_start, share_atom, reference, x, molecule, turn, pose, out):
     """Write for every link the largest deviation of its unit's atoms after a best rigid superposition.
 
@@ -121,7 +127,9 @@ def _unit_misfits(share_start, share_atom, reference, x, molecule, turn, pose, o
             bz += x[n, 2]
         share = 1.0 / (end - start)
         a, b = (share * ax, share * ay, share * az), (share * bx, share * by, share * bz)
-        covariance[:] = 0.0
+        for i in range(3):
+            for j in range(3):
+                covariance[i, j] = 0.0
         for s in range(start, end):
             n = share_atom[s]
             for i in range(3):
@@ -142,7 +150,8 @@ def _unit_misfits(share_start, share_atom, reference, x, molecule, turn, pose, o
                 for j in range(3):
                     d -= R[i, j] * (reference[n, j] - a[j])
                 square += d * d
-            worst = max(worst, square)
+            if square > worst:
+                worst = square
         out[l] = math.sqrt(worst)
 
 
@@ -150,26 +159,31 @@ def _unit_misfits(share_start, share_atom, reference, x, molecule, turn, pose, o
 def _fit_frame(tree, x, scratch, q, base_position, base_rotation, misfit):
     """Fit one frame x; fills q, base_position, base_rotation, misfit and returns the rebuilt RMSD.
 
-    `tree` is `_fixed_arguments`; `scratch` holds rotations (n_links, 3, 3) and positions (n_links, 3) of links, atoms
-    (n_atoms, 3) and turns of molecules (n_molecules, 3, 3).
+    `tree` is `_fixed_arguments`, `scratch` what `_make_scratch` returns.
     """
     (parent, joint, axis, origin, coordinate, molecule, q_reference, atom_link, local, mass, share_start, share_atom,
      coordinate_atoms, reference) = tree  # fmt: skip
-    R, p, y, turn = scratch
+    R, p, y, turn, sums = scratch
     measure_coordinates(coordinate_atoms, x, q)
-    base_position[:] = 0.0
-    base_rotation[:] = 0.0
-    base_rotation[:, 0] = 1.0
+    for m in range(len(base_position)):
+        for i in range(3):
+            base_position[m, i] = 0.0
+            base_rotation[m, i + 1] = 0.0
+        base_rotation[m, 0] = 1.0
     link_poses(parent, joint, axis, origin, coordinate, molecule, q_reference, base_position, base_rotation, q, R, p)
     place_atoms(atom_link, local, R, p, y)
-    _superpose_molecules(molecule, atom_link, mass, y, x, turn, base_position, base_rotation)
+    _superpose_molecules(molecule, atom_link, mass, y, x, sums, turn, base_position, base_rotation)
     _unit_misfits(share_start, share_atom, reference, x, molecule, turn, R, misfit)
     return _rebuilt_rmsd(molecule, atom_link, y, x, turn, base_position)
 
 
 @njit(cache=True)
 def _make_scratch(n_links, n_atoms, n_molecules):
-    return np.empty((n_links, 3, 3)), np.empty((n_links, 3)), np.empty((n_atoms, 3)), np.empty((n_molecules, 3, 3))
+    """Return rotations and positions of links, atoms, turns of molecules, and sums over them."""
+    return (
+        np.empty((n_links, 3, 3)), np.empty((n_links, 3)), np.empty((n_atoms, 3)), np.empty((n_molecules, 3, 3)),
+        np.empty((n_molecules, 6, 3)),
+    )  # fmt: skip
 
 
 @njit(cache=True)
@@ -211,7 +225,7 @@ def fit_state(tree: TreeModel, x: np.ndarray) -> Fit:
     base_position = np.empty((tree.n_molecules, 3))
     base_rotation = np.empty((tree.n_molecules, 4))
     misfit = np.empty(tree.n_links)
-    scratch = _make_scratch(tree.n_links, tree.n_atoms, tree.n_molecules)
+    scratch = _make_scratch.py_func(tree.n_links, tree.n_atoms, tree.n_molecules)
     rmsd = _fit_frame(_fixed_arguments(tree), x, scratch, q, base_position, base_rotation, misfit)
     return Fit(State.make(tree, q, base_position, base_rotation), misfit, float(rmsd))
 

@@ -37,13 +37,6 @@ def bond_angle(a, b, c):
 
 
 @njit(cache=True)
-def wrap(angle):
-    """Return `angle` in (-pi, pi]."""
-    turns = math.ceil((angle - math.pi) / (2.0 * math.pi))
-    return angle - 2.0 * math.pi * turns
-
-
-@njit(cache=True)
 def rotate_about(R, axis, angle, out):
     """Write ``R @ Rot(axis, angle)`` into `out` (Rodrigues); `axis` is a unit vector."""
     s = math.sin(angle)
@@ -110,13 +103,15 @@ def best_rotation(covariance, out):
     xx, xy, xz = covariance[0, 0], covariance[0, 1], covariance[0, 2]
     yx, yy, yz = covariance[1, 0], covariance[1, 1], covariance[1, 2]
     zx, zy, zz = covariance[2, 0], covariance[2, 1], covariance[2, 2]
-    A, V = np.empty((4, 4)), np.eye(4)
+    A, V = np.empty((4, 4)), np.empty((4, 4))
     A[0, 0], A[1, 1], A[2, 2], A[3, 3] = xx + yy + zz, xx - yy - zz, yy - xx - zz, zz - xx - yy
     A[0, 1], A[0, 2], A[0, 3] = yz - zy, zx - xz, xy - yx
     A[1, 2], A[1, 3], A[2, 3] = xy + yx, zx + xz, yz + zy
     for i in range(4):
-        for j in range(i):
-            A[i, j] = A[j, i]
+        for j in range(4):
+            V[i, j] = 1.0 if i == j else 0.0
+            if j < i:
+                A[i, j] = A[j, i]
     _diagonalise4(A, V)
     best = 0
     for i in range(1, 4):
@@ -125,7 +120,7 @@ def best_rotation(covariance, out):
     quaternion_to_matrix(V[:, best], out)
 
 
-@njit(cache=True)
+@njit(cache=True, inline="always")
 def _diagonalise4(A, V):
     """Turn the symmetric `A` (4, 4) into its eigenvalues, `V` (4, 4), the identity before, into its eigenvectors."""
     for _ in range(12):
@@ -194,7 +189,7 @@ def improve_rotation(covariance, R):
     return False
 
 
-@njit(cache=True)
+@njit(cache=True, inline="always")
 def _row_times(R, i, C):
     """Return row i of R @ C, both (3, 3)."""
     a, b, c = R[i, 0], R[i, 1], R[i, 2]

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 from numba import njit
-from scipy.sparse import coo_array
-from scipy.sparse.csgraph import connected_components
 
 
 def components(n_nodes: int, edges: np.ndarray) -> np.ndarray:
@@ -18,13 +16,28 @@ def components(n_nodes: int, edges: np.ndarray) -> np.ndarray:
     n_nodes : int
     edges : (n_edges, 2) int
     """
-    ones = np.ones(len(edges), dtype=np.int8)
-    graph = coo_array((ones, (edges[:, 0], edges[:, 1])), shape=(n_nodes, n_nodes))
-    _, labels = connected_components(graph, directed=False)
-    _, first = np.unique(labels, return_index=True)
-    order = np.empty(len(first), dtype=np.int64)
-    order[np.argsort(first, kind="stable")] = np.arange(len(first))
-    return order[labels]
+    label = np.arange(n_nodes)
+    _join(np.ascontiguousarray(edges, dtype=np.int64), label)
+    return np.unique(label, return_inverse=True)[1]
+
+
+@njit(cache=True)
+def _join(edges, label):
+    """Write the lowest node of its component as the label of every node; each node's own number before."""
+    for e in range(len(edges)):
+        i, j = edges[e, 0], edges[e, 1]
+        while label[i] != i:
+            label[i] = label[label[i]]
+            i = label[i]
+        while label[j] != j:
+            label[j] = label[label[j]]
+            j = label[j]
+        if i < j:
+            label[j] = i
+        else:
+            label[i] = j
+    for i in range(len(label)):  # labels point to lower nodes, which are done
+        label[i] = label[label[i]]
 
 
 def bridges(n_nodes: int, edges: np.ndarray) -> np.ndarray:
@@ -44,18 +57,18 @@ def bridges(n_nodes: int, edges: np.ndarray) -> np.ndarray:
     order = np.argsort(ends, kind="stable")
     start = np.zeros(n_nodes + 1, dtype=np.int64)
     np.cumsum(np.bincount(ends, minlength=n_nodes), out=start[1:])
-    return _bridges(start, partner[order], edge[order], len(edges))
+    bridge = np.zeros(len(edges), dtype=np.bool_)
+    seen, low, via, stack = (np.full(n_nodes, -1, dtype=np.int64) for _ in range(4))
+    _bridges(start, partner[order], edge[order], start[:-1].copy(), seen, low, via, stack, bridge)
+    return bridge
 
 
 @njit(cache=True)
-def _bridges(start, partner, edge, n_edges):
+def _bridges(start, partner, edge, cursor, seen, low, via, stack, bridge):
+    """Mark the bridges. Over nodes, all -1 before: discovery time `seen`, the earliest node `low` that is reachable
+    without the edge to the parent, the edge `via` through which a node was found, the path `stack`.
+    """
     n = len(start) - 1
-    seen = np.full(n, -1, dtype=np.int64)  # discovery time
-    low = np.zeros(n, dtype=np.int64)  # earliest node reachable without the edge to the parent
-    via = np.full(n, -1, dtype=np.int64)  # edge through which a node was found
-    cursor = start[:-1].copy()
-    stack = np.empty(n, dtype=np.int64)
-    bridge = np.zeros(n_edges, dtype=np.bool_)
     clock = 0
     for root in range(n):
         if seen[root] >= 0:
@@ -87,4 +100,3 @@ def _bridges(start, partner, edge, n_edges):
                     low[above] = min(low[above], low[node])
                     if low[node] > seen[above]:
                         bridge[via[node]] = True
-    return bridge

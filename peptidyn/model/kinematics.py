@@ -29,7 +29,7 @@ REVOLUTE, PRISMATIC, FREE, POINT, FIXED = 0, 1, 2, 3, 4
 def measure_coordinates(coordinate_atoms, x, q):
     """Write the dihedral (four atoms) or the angle (three, the fourth is -1) of every soft coordinate into `q`."""
     for c in range(len(coordinate_atoms)):
-        i, j, k, l = coordinate_atoms[c]
+        i, j, k, l = coordinate_atoms[c, 0], coordinate_atoms[c, 1], coordinate_atoms[c, 2], coordinate_atoms[c, 3]
         if l >= 0:
             q[c] = dihedral(x[i], x[j], x[k], x[l])
         else:

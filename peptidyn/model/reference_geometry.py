@@ -5,6 +5,7 @@ Sampling that changes bond lengths and angles takes a new reference geometry aft
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -67,19 +68,20 @@ def _fill(
                     origin[l, i] /= mass[l]
             mass[l] = 0.0
             continue
-        first, centre, last = joint_atoms[l]
-        if first < 0:
-            for i in range(3):
-                axis[l, i] = x[last, i] - x[centre, i]
-                origin[l, i] = x[last, i]
-        else:
-            axis[l] = np.cross(x[first] - x[centre], x[last] - x[centre])
-            for i in range(3):
-                origin[l, i] = x[centre, i]
-        length = np.sqrt((axis[l] ** 2).sum())
+        # plain arithmetic: expressions of arrays take seconds to compile
+        first, centre, last = joint_atoms[l, 0], joint_atoms[l, 1], joint_atoms[l, 2]
+        vx, vy, vz = x[last, 0] - x[centre, 0], x[last, 1] - x[centre, 1], x[last, 2] - x[centre, 2]
+        at = last
+        if first >= 0:
+            ux, uy, uz = x[first, 0] - x[centre, 0], x[first, 1] - x[centre, 1], x[first, 2] - x[centre, 2]
+            vx, vy, vz = uy * vz - uz * vy, uz * vx - ux * vz, ux * vy - uy * vx
+            at = centre
+        length = math.sqrt(vx * vx + vy * vy + vz * vz)
         if not length > 1e-6:
             return l
-        axis[l] /= length
+        axis[l, 0], axis[l, 1], axis[l, 2] = vx / length, vy / length, vz / length
+        for i in range(3):
+            origin[l, i] = x[at, i]
     for a in range(len(x)):
         for i in range(3):
             local[a, i] = x[a, i] - origin[atom_link[a], i]
@@ -88,7 +90,7 @@ def _fill(
     return -1
 
 
-@njit(cache=True)
+@njit(cache=True, inline="always")
 def _sum_masses(share_link, share_atom, share_weight, x, masses, origin, mass, com, inertia):
     """Sum the (shares of) atoms into bodies: mass, centre of mass relative to the origin, inertia about it."""
     for s in range(len(share_link)):

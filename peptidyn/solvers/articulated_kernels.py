@@ -150,8 +150,8 @@ def pose_link(constants, l, prismatic, turn, sine, cosine, w, up, out):
 def outward(first, last, packed, sine, cosine, turn, w, v):
     """Write poses, motion axes, spatial inertias, and, unless v is None, the bias wrenches at velocities v (n_dof,).
 
-    sine, cosine and turn (n_links,) belong to the joint displacements. Root rotations are in w. f is not touched without
-    velocities.
+    sine, cosine and turn (n_links,) belong to the joint displacements. Root rotations are in w. f is not touched unless
+    there are velocities.
     """
     parent, joint, dof, _, _, constants, _ = packed
     for l in range(first, last):

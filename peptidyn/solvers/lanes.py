@@ -203,7 +203,9 @@ def zero(typingctx, array):
     number = lanes if _is_wide(array, 2) else types.float64
 
     def codegen(context, builder, sig, args):
-        return ir.Constant(_VECTOR if isinstance(number, Lanes) else _DOUBLE, None if isinstance(number, Lanes) else 0.0)
+        return ir.Constant(
+            _VECTOR if isinstance(number, Lanes) else _DOUBLE, None if isinstance(number, Lanes) else 0.0
+        )
 
     return number(array), codegen
 
