@@ -2,11 +2,13 @@
 
     python benchmarks/time_steps.py --steps 4,8 --preset angles            # capped decaalanine
     python benchmarks/time_steps.py data/ala1.pdb --soft "phi psi methyl" --steps 4,8
-    python benchmarks/time_steps.py 1l2y.pdb --steps 8,12,16,20 --time 400ps
+    python benchmarks/time_steps.py 1l2y.pdb --steps 8,9,10,12 --trajectories 4
 
-The structure is prepared as by `peptidyn run` (hydrogens, relaxed geometry, native OBC2), warmed up for 5 ps at 300 K,
-and every row starts from there. The drift is the slope of the total energy over --time, its error that of the fit
-with the correlation of the residuals counted. The tables of docs/timestep.md are made by this script.
+The structure is prepared as by `peptidyn run` (hydrogens, relaxed geometry, native OBC2) and warmed up at 300 K: 5 ps
+before the first trajectory, 2 ps between one and the next. Every row starts from the same states. The drift is the
+slope of the total energy over --time, averaged over trajectories; its error is the larger of two: that of the fits,
+with the correlation of the residuals counted, and the scatter of the slopes. The tables of docs/timestep.md are made by
+this script.
 """
 
 from __future__ import annotations
@@ -27,8 +29,8 @@ from peptidyn.errors import PeptidynError
 from peptidyn.units import BOLTZMANN
 
 TEMPERATURE = 300.0
-WARM_UP = 5.0
-"""ps."""
+WARM_UP, APART = 5.0, 2.0
+"""ps of warm-up before the first trajectory, and between the starts of two."""
 
 SAMPLE = 5
 """Steps between two energies of a drift measurement."""
@@ -45,6 +47,7 @@ def main() -> int:
     parser.add_argument("--soft", metavar="WORDS", help="soft coordinates, instead of --preset")
     parser.add_argument("--hydrogen-mass", type=float, metavar="DA", help="repartition masses")
     parser.add_argument("--time", default="200ps", help="length of every drift measurement (default: 200ps)")
+    parser.add_argument("--trajectories", type=int, default=1, metavar="N", help="for every drift (default: 1)")
     parser.add_argument("--proposals", type=int, default=4000, help="of every acceptance measurement (default: 4000)")
     parser.add_argument("--threads", type=int, default=2, help="of the CPU platform (default: 2)")
     parser.add_argument("--seed", type=int, default=1)
@@ -54,7 +57,7 @@ def main() -> int:
     length = parse_time("--time", options.time)
     try:
         model = make_model(settings, prepare_structure(settings))
-        geometry, start = warm_up(model)
+        geometry, starts = warm_up(model, options.trajectories)
     except PeptidynError as error:
         print(f"time_steps: {error}", file=sys.stderr)
         return 2
@@ -65,7 +68,7 @@ def main() -> int:
     passed = 0.0
     for step in [float(part) for part in options.steps.split(",")]:
         begin = time.perf_counter()
-        row = drift_row(model, geometry, start, 1e-3 * step, length)
+        row = drift_row(model, geometry, starts, 1e-3 * step, length)
         if row is None:
             print(f"| {step:g} | not stable | | | | |", flush=True)
             continue
@@ -73,7 +76,7 @@ def main() -> int:
         unit = BOLTZMANN * TEMPERATURE * tree.n_dof
         if abs(slope) / unit < LIMIT:
             passed = max(passed, step)
-        accepted = acceptance(model, geometry, start, 1e-3 * step, options.proposals)
+        accepted = acceptance(model, geometry, starts[0], 1e-3 * step, options.proposals)
         print(
             f"| {step:g} | {slope:+.2f} ± {error:.2f} | {slope / unit:+.4f} ± {error / unit:.4f} | {spread:.2f} | "
             f"{accepted:.3f} | {time.perf_counter() - begin:.0f} |",
@@ -83,8 +86,8 @@ def main() -> int:
     return 0
 
 
-def warm_up(model: RunModel) -> tuple[np.ndarray, object]:
-    """Return the relaxed reference geometry and a Context state at 300 K."""
+def warm_up(model: RunModel, count: int) -> tuple[np.ndarray, list[object]]:
+    """Return the relaxed reference geometry and `count` Context states at 300 K."""
     simulation = model.simulation()
     simulation.relax_geometry(max_iterations=1000)
     geometry = simulation.reference_geometry
@@ -92,8 +95,11 @@ def warm_up(model: RunModel) -> tuple[np.ndarray, object]:
     simulation.minimize_torsions(10.0, 200)
     simulation.set_velocities_to_temperature(TEMPERATURE)
     simulation.integrator.setStepSize(0.002)
-    simulation.step(round(WARM_UP / 0.002))
-    return geometry, simulation.context.getState(positions=True, velocities=True)
+    states = []
+    for i in range(count):
+        simulation.step(round((APART if i else WARM_UP) / 0.002))
+        states.append(simulation.context.getState(positions=True, velocities=True))
+    return geometry, states
 
 
 def _simulation(model: RunModel, geometry: np.ndarray, start: object, integrator: object) -> TorsionSimulation:
@@ -105,24 +111,37 @@ def _simulation(model: RunModel, geometry: np.ndarray, start: object, integrator
 
 
 def drift_row(
-    model: RunModel, geometry: np.ndarray, start: object, timestep: float, length: float
+    model: RunModel, geometry: np.ndarray, starts: list[object], timestep: float, length: float
 ) -> tuple[float, float, float] | None:
     """Return slope and error (kJ/mol/ns) and spread (kJ/mol) of the total energy; None if a step failed."""
+    rows = []
+    for start in starts:
+        try:
+            energies = total_energies(model, geometry, start, timestep, length)
+        except StepError:
+            return None
+        time_ns = 1e-3 * timestep * SAMPLE * np.arange(len(energies))
+        slope, level = np.polyfit(time_ns, energies, 1)
+        rest = energies - level - slope * time_ns
+        error = rest.std() * np.sqrt(12 * statistical_inefficiency(rest) / len(rest)) / time_ns[-1]
+        rows.append((slope, error, rest.std()))
+    slopes, errors, spreads = np.array(rows).T
+    error = np.sqrt((errors**2).sum()) / len(rows)
+    if len(rows) > 2:
+        error = max(error, slopes.std(ddof=1) / np.sqrt(len(rows)))
+    return float(slopes.mean()), float(error), float(spreads.mean())
+
+
+def total_energies(model: RunModel, geometry: np.ndarray, start: object, timestep: float, length: float) -> np.ndarray:
+    """Return the total energy (kJ/mol) after every `SAMPLE` steps at constant energy."""
     tree = model.tree.with_geometry(geometry)
     integrator = TorsionVerletIntegrator(tree, timestep, hydrogen_mass=model.settings.hydrogen_mass)
     simulation = _simulation(model, geometry, start, integrator)
     energies = np.empty(round(length / timestep / SAMPLE))
-    try:
-        for i in range(len(energies)):
-            simulation.step(SAMPLE)
-            energies[i] = integrator.total_energy()
-    except StepError:
-        return None
-    time_ns = 1e-3 * timestep * SAMPLE * np.arange(len(energies))
-    slope, level = np.polyfit(time_ns, energies, 1)
-    rest = energies - level - slope * time_ns
-    error = rest.std() * np.sqrt(12 * statistical_inefficiency(rest) / len(rest)) / time_ns[-1]
-    return float(slope), float(error), float(rest.std())
+    for i in range(len(energies)):
+        simulation.step(SAMPLE)
+        energies[i] = integrator.total_energy()
+    return energies
 
 
 def acceptance(model: RunModel, geometry: np.ndarray, start: object, timestep: float, proposals: int) -> float:
