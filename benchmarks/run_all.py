@@ -21,7 +21,7 @@ def main() -> int:
     parser.add_argument("--repeats", default="7", metavar="N", help="interleaved rounds (default: 7)")
     options = parser.parse_args()
     options.folder.mkdir(parents=True, exist_ok=True)
-    names = ["solvers", "fixman", "dynamics"]
+    names = ["solvers", "fixman", "kernels", "dynamics"]
     if find_spec("pinocchio") is None and find_spec("mujoco") is None:
         print("peers: left out, neither Pinocchio nor MuJoCo is installed (pip install pin mujoco)")
     else:

@@ -1,13 +1,11 @@
 """`peptidyn bench dynamics`: what a time step costs, beside the force call and beside OpenMM's own integrator.
 
-Three measurements, all in one process and interleaved:
+Two measurements, all in one process and interleaved:
 
 share     of a Langevin step of capped Ala50 in OBC2, what is not the OpenMM force call
 per ns    wall time per nanosecond of capped Ala10 in OBC2 beside OpenMM's LangevinMiddleIntegrator at 4 fs with
           constraints=HBonds and hydrogens of 1.5 Da, which is how OpenMM recommends to run: the torsion integrator at
           8 fs, and with repartitioned hydrogen mass at the largest step at which GHMC accepts 90% of its proposals
-kernels   a whole step without its force call in units of one forward dynamics, at 1,000 torsions; the System has no
-          forces, so that the force call costs next to nothing
 
 The force call is setPositions and getState(forces=True) at positions that change by a rigid shift. OpenMM runs on its
 CPU platform with one thread.
@@ -16,7 +14,7 @@ CPU platform with one thread.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -24,15 +22,12 @@ import numpy as np
 from peptidyn.analysis.benchmarks import (
     Task,
     Timing,
-    check_sizes,
     first_calls,
     format_machine,
     interleave,
     load,
     machine,
-    polyalanine,
 )
-from peptidyn.analysis.forward_dynamics import ForwardDynamics
 from peptidyn.analysis.plots import new_figure, save_figure
 from peptidyn.engine.forces import make_system
 from peptidyn.engine.rigid_terms import drop_rigid_terms
@@ -43,7 +38,6 @@ from peptidyn.model.build import build_tree
 from peptidyn.model.tree import TreeModel
 from peptidyn.progress import Progress
 
-SIZES = (1000,)
 SHARE_RESIDUES = 50
 TEMPERATURE, FRICTION = 300.0, 1.0
 STEPS = 20
@@ -61,7 +55,6 @@ _GOALS = {
     "share of a step that is not the force call": 0.15,
     "time per ns, 8 fs / LangevinMiddle 4 fs": 0.60,
     "time per ns, repartitioned / LangevinMiddle 4 fs": 0.35,
-    "step without force call / forward dynamics": 15.0,
 }
 
 
@@ -150,13 +143,11 @@ def _peer(run: _Run) -> Any:
     return integrator
 
 
-def measure_dynamics(sizes: Sequence[int] = SIZES, rounds: int = 7, progress: bool = False) -> dict[str, Any]:
+def measure_dynamics(rounds: int = 7, progress: bool = False) -> dict[str, Any]:
     """Time steps of the torsion integrator; see the top of this file.
 
     Parameters
     ----------
-    sizes : sequence of int
-        Numbers of torsions of the third measurement.
     rounds : int
         Interleaved rounds.
     progress : bool
@@ -167,23 +158,17 @@ def measure_dynamics(sizes: Sequence[int] = SIZES, rounds: int = 7, progress: bo
     dict
         Ready for JSON; times in seconds per step.
     """
-    chosen = check_sizes(sizes)
     before = load()
-    with Progress(4 + len(chosen), "bench dynamics", unit="parts", enabled=progress) as bar:
+    with Progress(4, "bench dynamics", unit="parts", enabled=progress) as bar:
         share = _measure_share(rounds)
         bar.advance(1)
         speed = [_measure_speed(soft, rounds, bar) for soft in ("phi psi chi", "phi psi chi methyl")]
-        kernels = []
-        for n in chosen:
-            kernels.append(_measure_kernels(n, rounds))
-            bar.advance(1)
     return {
         "benchmark": "dynamics",
         "machine": machine(),
         "rounds": rounds,
         "share": share,
         "speed": speed,
-        "kernels": kernels,
         "load": [before, load()],
     }
 
@@ -253,46 +238,6 @@ def _acceptances(run: _Run) -> dict[float, float]:
     return found
 
 
-def _measure_kernels(n: int, rounds: int) -> dict[str, Any]:
-    import openmm
-
-    tree, state = polyalanine(n)
-    system = openmm.System()
-    for mass in tree.masses:
-        system.addParticle(mass)
-    integrator = TorsionLangevinIntegrator(tree, TEMPERATURE, FRICTION, 0.008, seed=1)
-    context = _context(system, integrator)
-    positions = tree.positions(state)
-    context.setPositions(positions)
-    integrator.set_velocities_to_temperature(TEMPERATURE)
-    bare = _context(system, _verlet())
-
-    def force_call() -> object:
-        for _ in range(STEPS):
-            bare.setPositions(positions)
-            bare.getState(forces=True)
-        return bare
-
-    dynamics = ForwardDynamics(tree, state)
-    v, tau = np.random.default_rng(5).standard_normal((2, tree.n_dof))
-    q = state.q.copy()
-    tasks: dict[str, Task] = {
-        "step": lambda: integrator.step(STEPS),
-        "force call": force_call,
-        "forward dynamics": lambda: dynamics.one(q, v, tau),
-    }
-    first_calls(tasks)
-    timings = interleave(tasks, rounds)
-    # CPU time of the calling thread: OpenMM computes on a thread of its own, and other work on the machine counts less
-    seconds = {name: t.cpu / (1 if name == "forward dynamics" else STEPS) for name, t in timings.items()}
-    return {
-        "n": n,
-        "seconds": seconds,
-        "drift_iterations": integrator.solver_iterations,
-        "ratio": (seconds["step"] - seconds["force call"]) / seconds["forward dynamics"],
-    }
-
-
 # ---------------------------------------------------------------------------- text and picture
 
 
@@ -319,13 +264,6 @@ def format_dynamics(report: Mapping[str, Any]) -> str:
         lines.append(f"acceptance of GHMC, repartitioned: {accepted}")
         lines.append(_ratio("time per ns, 8 fs / LangevinMiddle 4 fs", part["ratio"]))
         lines.append(_ratio("time per ns, repartitioned / LangevinMiddle 4 fs", part["repartitioned_ratio"]))
-    for part in report["kernels"]:
-        lines += [
-            "",
-            f"Polyalanine without forces, {part['n']:,d} torsions, 8 fs, {part['drift_iterations']} iterations",
-        ]
-        lines += [f"{name:50}{1e6 * t:12.1f} us" for name, t in part["seconds"].items()]
-        lines.append(_ratio("step without force call / forward dynamics", part["ratio"]))
     return "\n".join([*lines, "", *format_machine(report)])
 
 

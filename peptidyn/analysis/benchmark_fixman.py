@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 import time
 import tracemalloc
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -24,6 +24,7 @@ from peptidyn.analysis.benchmarks import (
     interleave,
     load,
     machine,
+    on_threads,
     polyalanine,
 )
 from peptidyn.analysis.forward_dynamics import ForwardDynamics
@@ -120,7 +121,7 @@ def _measure_potential(n: int, rounds: int, progress: bool) -> dict[str, Any]:
     threaded = {name: batch[name] for name in (VALUE, BOTH)}
     first_calls(tasks)
     with Progress(rounds * (len(tasks) + len(threaded)), "bench fixman", unit="turns", enabled=progress) as bar:
-        threads = _with_threads(1, lambda: interleave(tasks, rounds, bar))
+        threads = on_threads(1, lambda: interleave(tasks, rounds, bar))
         on_all = interleave(threaded, rounds, bar, time.process_time)
     per_state = {name: threads["batch", name].cpu / STATES for name in batch}
     alone = {name: threads["single", name].cpu for name in single}
@@ -137,17 +138,6 @@ def _measure_potential(n: int, rounds: int, progress: bool) -> dict[str, Any]:
         },
         "log_det_difference": _difference(potential, tree, state),
     }
-
-
-def _with_threads(n: int, work: Callable[[], Any]) -> Any:
-    import numba
-
-    usual = numba.get_num_threads()
-    numba.set_num_threads(n)
-    try:
-        return work()
-    finally:
-        numba.set_num_threads(usual)
 
 
 def _difference(potential: FixmanPotential, tree: TreeModel, state: State) -> float:
@@ -179,7 +169,7 @@ def _measure_trajectory(frames: int, rounds: int) -> dict[str, Any]:
         "O(n)": lambda: potential.log_metric(q),
     }
     first_calls(tasks)
-    timings = _with_threads(1, lambda: interleave(tasks, rounds))
+    timings = on_threads(1, lambda: interleave(tasks, rounds))
     return {
         "residues": PEPTIDE_TORSIONS // 2,
         "atoms": tree.n_atoms,

@@ -9,6 +9,7 @@ from typing import Any
 
 from peptidyn.analysis.benchmark_dynamics import format_dynamics, measure_dynamics, plot_dynamics
 from peptidyn.analysis.benchmark_fixman import format_fixman, measure_fixman
+from peptidyn.analysis.benchmark_kernels import format_kernels, measure_kernels, plot_kernels
 from peptidyn.analysis.benchmark_peers import format_peers, measure_peers, plot_peers
 from peptidyn.analysis.benchmark_solvers import format_solvers, measure_solvers, plot_solvers
 from peptidyn.analysis.benchmarks import check_rounds, write_json
@@ -18,10 +19,11 @@ from peptidyn.errors import ArgumentError
 BENCHMARKS: dict[str, tuple[Callable[..., dict[str, Any]], Callable[[Mapping[str, Any]], str]]] = {
     "solvers": (measure_solvers, format_solvers),
     "fixman": (measure_fixman, format_fixman),
+    "kernels": (measure_kernels, format_kernels),
     "peers": (measure_peers, format_peers),
     "dynamics": (measure_dynamics, format_dynamics),
 }
-PICTURES = {"solvers": plot_solvers, "peers": plot_peers, "dynamics": plot_dynamics}
+PICTURES = {"solvers": plot_solvers, "kernels": plot_kernels, "peers": plot_peers, "dynamics": plot_dynamics}
 
 
 def run_benchmark(
@@ -39,9 +41,9 @@ def run_benchmark(
 
     Parameters
     ----------
-    name : {"solvers", "fixman", "peers", "dynamics"}
+    name : {"solvers", "fixman", "kernels", "peers", "dynamics"}
     sizes : sequence of int, optional
-        Numbers of torsions; each benchmark has its own default.
+        Numbers of torsions; each benchmark has its own default, but for ``dynamics``, whose molecules are fixed.
     rounds : int
         Interleaved rounds.
     frames : int, optional
@@ -59,6 +61,10 @@ def run_benchmark(
         raise ArgumentError(f"unknown benchmark {name!r}; the benchmarks are: {', '.join(BENCHMARKS)}")
     if frames is not None and name != "fixman":
         raise ArgumentError(f"the benchmark {name!r} reads no trajectory; a number of frames is for 'fixman'")
+    if sizes is not None and name == "dynamics":
+        raise ArgumentError(
+            "the benchmark 'dynamics' runs Ala10 and Ala50; sizes are for the others, such as 'kernels'"
+        )
     if structure is not None and name != "peers":
         raise ArgumentError(f"the benchmark {name!r} takes no structure; a file is for 'peers'")
     check_rounds(rounds)

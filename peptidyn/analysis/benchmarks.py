@@ -33,6 +33,7 @@ from peptidyn.model.tree import TreeModel
 from peptidyn.progress import Progress
 
 Key = TypeVar("Key", bound=Hashable)
+Result = TypeVar("Result")
 Task = Callable[[], object]
 
 BURST = 0.02
@@ -140,6 +141,18 @@ def _burst(task: Task, cpu_clock: Callable[[], float]) -> list[tuple[float, floa
 def _summary(taken: list[tuple[float, float]]) -> Timing:
     cpu, wall = np.array(taken).T
     return Timing(float(cpu.min()), float(wall.min()), float(np.median(wall)), len(taken))
+
+
+def on_threads(n: int, work: Callable[[], Result]) -> Result:
+    """Return what `work` returns, with n threads for compiled code."""
+    import numba
+
+    usual = numba.get_num_threads()
+    numba.set_num_threads(n)
+    try:
+        return work()
+    finally:
+        numba.set_num_threads(usual)
 
 
 def growth_exponent(sizes: Sequence[float], seconds: Sequence[float]) -> float | None:

@@ -1,4 +1,4 @@
-"""`peptidyn bench`: measure solvers, Fixman potential, forward dynamics and time steps."""
+"""`peptidyn bench`: measure solvers, Fixman potential, kernels, forward dynamics and time steps."""
 
 from __future__ import annotations
 
@@ -17,21 +17,22 @@ def add_command(commands: argparse._SubParsersAction) -> None:
         "bench",
         help="measure solvers, the Fixman potential, time steps, or forward dynamics beside other engines",
         description="Measure, in interleaved rounds on polyalanine chains: how the cost of every solver grows with the "
-        "number of torsions (solvers); what the Fixman potential and trajectory weights cost (fixman); forward "
-        "dynamics beside Pinocchio and MuJoCo, as far as they are installed (peers); time steps beside OpenMM's own "
-        "integrator (dynamics).",
+        "number of torsions (solvers); what the Fixman potential and trajectory weights cost (fixman); how the kernels "
+        "of the dynamics grow (kernels); forward dynamics beside Pinocchio and MuJoCo, as far as they are installed "
+        "(peers); time steps beside OpenMM's own integrator (dynamics).",
         **examples(
             "peptidyn bench solvers -o bench",
             "peptidyn bench fixman --sizes 30,300 --repeats 3",
             "peptidyn bench peers --structure protein.pdb --json",
+            "peptidyn bench kernels --sizes 300,3000",
             "peptidyn bench dynamics -o bench",
         ),
     )
     p.add_argument(
         "what",
         metavar="WHAT",
-        choices=("solvers", "fixman", "peers", "dynamics"),
-        help="solvers, fixman, peers or dynamics",
+        choices=("solvers", "fixman", "kernels", "peers", "dynamics"),
+        help="solvers, fixman, kernels, peers or dynamics",
     )
     p.add_argument("--sizes", metavar="N,N,...", help="numbers of torsions (default: those of docs/performance.md)")
     p.add_argument("--repeats", type=int, default=7, metavar="N", help="interleaved rounds (default: 7)")
