@@ -15,9 +15,6 @@ from math import cos, radians
 from types import MappingProxyType
 
 import numpy as np
-from scipy.sparse import csr_matrix
-from scipy.spatial import cKDTree
-from scipy.spatial.distance import cdist
 
 from peptidyn.io.residue_templates import POLAR_ROTORS, ResidueTemplate, residue_templates
 
@@ -122,24 +119,76 @@ def _varied(rotamer: tuple[float, ...], fixed: int) -> list[tuple[float, ...]]:
 
 def _strain(template: ResidueTemplate, xyz: np.ndarray) -> np.ndarray:
     radii = np.array([VDW_RADII[name[0]] for name in template.names])
-    apart = ~within_three_bonds(len(template.names), np.array(template.bonds)).toarray()
-    first, second = np.nonzero(np.triu(apart))
+    n = len(template.names)
+    first, second = np.triu_indices(n)
+    apart = ~within_three_bonds(n, np.array(template.bonds)).hold(first, second)
+    first, second = first[apart], second[apart]
     squared = ((xyz[:, first] - xyz[:, second]) ** 2).sum(axis=-1)
     ratio = (_CONTACT * (radii[first] + radii[second])) ** 2 / squared
     return (ratio**6).sum(axis=-1)
 
 
-def within_three_bonds(n_atoms: int, bonds: np.ndarray) -> csr_matrix:
-    """Return the (n_atoms, n_atoms) table of the pairs, self included, that at most three bonds join."""
-    ends = np.concatenate([bonds, bonds[:, ::-1], np.repeat(np.arange(n_atoms)[:, None], 2, axis=1)])
-    step = csr_matrix((np.ones(len(ends), dtype=np.int64), (ends[:, 0], ends[:, 1])), shape=(n_atoms, n_atoms))
-    return (step @ step @ step) > 0
+@dataclass(frozen=True)
+class Pairs:
+    """A set of pairs of atoms.
+
+    Attributes
+    ----------
+    codes : (n,) int
+        i n_atoms + j of all pairs in both orders, sorted.
+    n_atoms : int
+    """
+
+    codes: np.ndarray
+    n_atoms: int
+
+    def hold(self, i: np.ndarray, j: np.ndarray) -> np.ndarray:
+        """Return which of the pairs (i, j) are in the set; shapes as numpy broadcasts them."""
+        wanted = i * self.n_atoms + j
+        found = np.searchsorted(self.codes, wanted)
+        return self.codes[np.minimum(found, len(self.codes) - 1)] == wanted
+
+
+def within_three_bonds(n_atoms: int, bonds: np.ndarray) -> Pairs:
+    """Return the pairs, self included, that at most three bonds join."""
+    ends = np.concatenate([bonds, bonds[:, ::-1]])
+    ends = ends[np.argsort(ends[:, 0], kind="stable")]
+    degree = np.bincount(ends[:, 0], minlength=n_atoms)
+    column = np.arange(len(ends)) - np.repeat(np.cumsum(degree) - degree, degree)
+    # every atom with its partners, filled up with itself
+    around = np.repeat(np.arange(n_atoms)[:, None], 1 + degree.max(initial=0), axis=1)
+    around[ends[:, 0], 1 + column] = ends[:, 1]
+    reached = around[around[around]].reshape(n_atoms, -1)
+    return Pairs(np.unique(np.arange(n_atoms)[:, None] * n_atoms + reached), n_atoms)
+
+
+def close_pairs(positions: np.ndarray, distance: float) -> tuple[np.ndarray, np.ndarray]:
+    """Return atoms i < j of all pairs nearer than `distance`, by cells of that size; O(n).
+
+    As `cKDTree.query_pairs` does it, without the import of scipy.spatial, which takes longer than to build a peptide.
+    """
+    cell = np.floor((positions - positions.min(axis=0)) / distance).astype(np.int64) + 1
+    stride = np.cumprod([1, *(cell.max(axis=0) + 2)])[:3]
+    key = cell @ stride
+    order = np.argsort(key, kind="stable")
+    found = []
+    for offset in product((-1, 0, 1), repeat=3):
+        near = key + stride @ offset
+        first, last = (np.searchsorted(key[order], near, side) for side in ("left", "right"))
+        i = np.repeat(np.arange(len(key)), last - first)
+        place = np.arange(len(i)) - np.repeat(np.cumsum(last - first) - (last - first), last - first)
+        j = order[np.repeat(first, last - first) + place]
+        keep = i < j
+        found.append((i[keep], j[keep]))
+    i, j = (np.concatenate(part) for part in zip(*found, strict=True))
+    near = ((positions[i] - positions[j]) ** 2).sum(axis=1) < distance**2
+    return i[near], j[near]
 
 
 def pack(
     positions: np.ndarray,
     elements: Sequence[str],
-    near: csr_matrix,
+    near: Pairs,
     rows: Sequence[np.ndarray],
     choices: Sequence[np.ndarray],
     costs: Sequence[np.ndarray],
@@ -151,8 +200,8 @@ def pack(
     positions : (n_atoms, 3)
         nm; the atoms of side chains may hold anything.
     elements : (n_atoms,) str
-    near : (n_atoms, n_atoms) sparse bool
-        Pairs that do not repel each other, see `within_three_bonds`.
+    near : Pairs
+        Those that do not repel each other, see `within_three_bonds`.
     rows : list of (m,) int
         The atoms that the rotamers of each residue place.
     choices : list of (k, m, 3)
@@ -167,8 +216,18 @@ def pack(
     """
     xyz = positions.copy()
     radii = np.array([VDW_RADII[e] for e in elements])
-    free = [r for r in range(len(rows)) if len(rows[r])]
-    standing = np.setdiff1d(np.arange(len(xyz)), np.concatenate([rows[r] for r in free]) if free else [])
+    free = []
+    for r, atoms in enumerate(rows):
+        if len(choices[r]) > 1:
+            free.append(r)
+        elif len(atoms):
+            xyz[atoms] = choices[r][0]
+    if not free:
+        return xyz
+    from scipy.spatial import cKDTree
+    from scipy.spatial.distance import cdist
+
+    standing = np.setdiff1d(np.arange(len(xyz)), np.concatenate([rows[r] for r in free]))
     tree = cKDTree(xyz[standing])
 
     def repulsion(places: np.ndarray, atoms: np.ndarray, others: np.ndarray, exempt: np.ndarray | None) -> np.ndarray:
@@ -186,7 +245,7 @@ def pack(
         centre[r] = choices[r].reshape(-1, 3).mean(axis=0)
         reach[r] = np.linalg.norm(choices[r] - centre[r], axis=-1).max()
         backbone = standing[tree.query_ball_point(centre[r], reach[r] + _REACH)]
-        exempt = near[rows[r]][:, backbone].toarray()
+        exempt = near.hold(rows[r][:, None], backbone)
         cost = costs[r] + repulsion(choices[r], rows[r], backbone, exempt)
         hopeful = cost <= cost.min() + _HOPELESS
         places[r], alone[r] = choices[r][hopeful], cost[hopeful]
@@ -217,8 +276,8 @@ def pack(
 
 def _neighbours(free: list[int], centre: dict[int, np.ndarray], reach: dict[int, float]) -> dict[int, list[int]]:
     """Return for every residue those whose side chains can touch its own."""
-    if not free:
-        return {}
+    from scipy.spatial import cKDTree
+
     tree = cKDTree([centre[r] for r in free])
     radius = np.array([reach[r] for r in free]) + max(reach.values()) + _REACH
     around = tree.query_ball_point(tree.data, radius)
@@ -226,7 +285,7 @@ def _neighbours(free: list[int], centre: dict[int, np.ndarray], reach: dict[int,
 
 
 def overlaps(
-    positions: np.ndarray, elements: Sequence[str], bonds: np.ndarray, near: csr_matrix, limit: float
+    positions: np.ndarray, elements: Sequence[str], bonds: np.ndarray, near: Pairs, limit: float
 ) -> np.ndarray:
     """Return the pairs of atoms that overlap, the worst first: (n, 2) int.
 
@@ -239,8 +298,8 @@ def overlaps(
     donated = np.zeros(len(radii), dtype=bool)
     for a, b in (bonds.T, bonds.T[::-1]):
         donated[b[hydrogen[b] & polar[a]]] = True
-    i, j = cKDTree(positions).query_pairs(2.0 * limit * radii.max(), output_type="ndarray").astype(np.int64).T
-    apart = ~np.asarray(near[i, j]).ravel()
+    i, j = close_pairs(positions, 2.0 * limit * radii.max())
+    apart = ~near.hold(i, j)
     i, j = i[apart], j[apart]
     allowed = limit * (radii[i] + radii[j])
     allowed[(donated[i] & polar[j]) | (polar[i] & donated[j])] = _HYDROGEN_BOND
