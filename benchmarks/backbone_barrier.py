@@ -64,7 +64,7 @@ class Alanine:
             self.context.setPositions(x)
             state = self.context.getState(energy=True, forces=True)
             force = np.ascontiguousarray(state.getForces(asNumpy=True)._value)
-            return state.getPotentialEnergy()._value, mover.project(x, force)
+            return state.getPotentialEnergy()._value, mover.project(force)
 
         def energy(phi: float, psi: float) -> float:
             return minimise(Mover(tree.with_geometry(self.positions(phi, psi))), forces, 0.5, 300).energy

@@ -142,7 +142,7 @@ def test_gradient_of_the_minimiser(alanine):
 
     def spring(mover):
         x = mover.positions()
-        return 50.0 * ((x - target) ** 2).sum(), mover.project(x, -100.0 * (x - target))
+        return 50.0 * ((x - target) ** 2).sum(), mover.project(-100.0 * (x - target))
 
     mover, chart = Mover(tree), _Chart(tree.reference)
     rng = np.random.default_rng(1)
@@ -169,7 +169,7 @@ def test_minimise_finds_a_displaced_copy(alanine):
 
     def spring(mover):
         x = mover.positions()
-        return 5000.0 * ((x - target) ** 2).sum(), mover.project(x, -10000.0 * (x - target))
+        return 5000.0 * ((x - target) ** 2).sum(), mover.project(-10000.0 * (x - target))
 
     mover = Mover(tree)
     minimum = minimise(mover, spring, tolerance=1e-4)

@@ -103,7 +103,7 @@ class TorsionSimulation(app.Simulation):
         self.context.setPositions(x)
         state = self.context.getState(energy=True, forces=True)
         force = np.ascontiguousarray(state.getForces(asNumpy=True)._value, dtype=np.float64)
-        return state.getPotentialEnergy()._value, mover.project(x, force)
+        return state.getPotentialEnergy()._value, mover.project(force)
 
     def minimizeEnergy(self, tolerance: Any = None, maxIterations: int = 0, reporter: Any = None) -> None:
         """Minimise in torsion space, so that scripts written for openmm.app.Simulation keep working.

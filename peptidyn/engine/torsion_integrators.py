@@ -182,7 +182,7 @@ class TorsionIntegrator(openmm.CustomIntegrator):
         if self._known is None or not np.array_equal(x, self._known[0]):
             self.mover.set_state(self.tree.state(x))
         # p = J^T m v
-        self.mover.momentum = self.mover.project(self.mover.place(), self.tree.masses[:, None] * v)
+        self.mover.momentum = self.mover.project(self.tree.masses[:, None] * v)
         self._stepper.forget()
 
     def _write(self, context: Any, steps: int) -> None:

@@ -250,8 +250,8 @@ class Mover:
             self._note(moves.FIXMAN)
             self._has_fixman = True
 
-    def project(self, x: np.ndarray, forces: np.ndarray) -> np.ndarray:
-        """Return the generalised forces J^T F (n_dof,) of atom forces (n_atoms, 3) at the present positions x."""
+    def project(self, forces: np.ndarray) -> np.ndarray:
+        """Return the generalised forces J^T F (n_dof,) of atom forces (n_atoms, 3) where the mover is."""
         torque = self.load_forces(forces)
         self.flush()
         return torque.copy()
