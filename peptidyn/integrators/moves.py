@@ -27,7 +27,7 @@ from numba import njit, prange
 
 from peptidyn.model.kinematics import FREE, POINT, PRISMATIC
 from peptidyn.solvers import articulated_kernels as kernels
-from peptidyn.solvers.articulated_kernels import M1, A, C, F, G, R, S
+from peptidyn.solvers.articulated_kernels import A, F, G, R, S
 from peptidyn.solvers.articulated_model import BLADE, COM, MASS, MOMENT, PLATE, E
 from peptidyn.solvers.lanes import add6, at, get, get3, get6, plus, put, put_lanes, rolled
 
@@ -237,16 +237,23 @@ def _displace(packed, turn, first, last, m, h, v, base_position, base_rotation, 
 def _start_drift(packed, w, first, last, h, rows):
     """Write what the drift needs of the present poses: b_i / h and c0 of all links."""
     _, _, _, _, _, constants, _ = packed
+    rate = 1.0 / h
     for l in range(first, last):
-        # C = s 1 - u u^T - v v^T; turned into world axes the two vectors are there
-        s = constants[l, MOMENT] / h
-        for i in range(3):
-            a, b = constants[l, PLATE + i] / h, constants[l, BLADE + i] / h
-            for k in range(3):
-                rows[l, ROWS + i, k] = s * w[l, R + 3 * k + i] - a * w[l, M1 + k] - b * w[l, M1 + 3 + k]
-            rows[l, ROWS + i, 3] = 0.0
-            rows[l, BEFORE, i] = w[l, C + i]
-        rows[l, BEFORE, 3] = 0.0
+        r00, r01, r02, r10, r11, r12 = get6(w, l, R)
+        r20, r21, r22, x, y, z = get6(w, l, R + 6)
+        a, b, c = get3(constants, l, COM)
+        rows[l, BEFORE, 0] = x + r00 * a + r01 * b + r02 * c
+        rows[l, BEFORE, 1] = y + r10 * a + r11 * b + r12 * c
+        rows[l, BEFORE, 2] = z + r20 * a + r21 * b + r22 * c
+        # C = s 1 - u u^T - v v^T
+        s = get(constants, l, MOMENT)
+        a, b, c = get3(constants, l, PLATE)
+        d, e, f = get3(constants, l, BLADE)
+        for k, (rx, ry, rz) in enumerate(((r00, r01, r02), (r10, r11, r12), (r20, r21, r22))):
+            u, v = rate * (rx * a + ry * b + rz * c), rate * (rx * d + ry * e + rz * f)
+            rows[l, ROWS, k] = rate * s * rx - u * a - v * d
+            rows[l, ROWS + 1, k] = rate * s * ry - u * b - v * e
+            rows[l, ROWS + 2, k] = rate * s * rz - u * c - v * f
 
 
 @njit(cache=True, error_model="numpy", inline="always")

@@ -43,9 +43,8 @@ _OPTIONS = {"cache": True, "error_model": "numpy"}
 # resumed run would differ in the last bits from one that was never interrupted; measured, it gains nothing here
 
 # columns of `w`: rotation (row by row), position from O, motion axis, then twist V or gain G, accelerations A or X,
-# wrench f and a free column, so that f can be written as twice four numbers, inverse pivot, inertia P (later Y), centre
-# of mass from O, the two vectors of the inertia
-R, POSITION, S, G, A, F, INVERSE, P, C, M1, M2, N_COLUMNS = 0, 9, 12, 18, 24, 30, 37, 38, 59, 62, 65, 68
+# wrench f and a free column, so that f can be written as twice four numbers, inverse pivot, inertia P (later Y)
+R, POSITION, S, G, A, F, INVERSE, P, N_COLUMNS = 0, 9, 12, 18, 24, 30, 37, 38, 59
 V = G
 
 PLACE = (
@@ -201,17 +200,15 @@ def _move_link(rate, s0, s1, s2, s3, s4, s5, w, up, l):
 
 @njit(**_OPTIONS, forceinline=True)
 def _body(constants, l, w, moving):
-    """Write centre of mass and spatial inertia of a link, whose pose is there; with `moving` its bias wrench too."""
+    """Write the spatial inertia of a link, whose pose is there; with `moving` its bias wrench too."""
     r00, r01, r02, r10, r11, r12 = get6(w, l, R)
     r20, r21, r22, x, y, z = get6(w, l, R + 6)
     a, b, c = get3(constants, l, COM)
     x, y, z = x + r00 * a + r01 * b + r02 * c, y + r10 * a + r11 * b + r12 * c, z + r20 * a + r21 * b + r22 * c
-    put3(w, l, C, x, y, z)
     a, b, c = get3(constants, l, PLATE)
     u0, u1, u2 = r00 * a + r01 * b + r02 * c, r10 * a + r11 * b + r12 * c, r20 * a + r21 * b + r22 * c
     a, b, c = get3(constants, l, BLADE)
     v0, v1, v2 = r00 * a + r01 * b + r02 * c, r10 * a + r11 * b + r12 * c, r20 * a + r21 * b + r22 * c
-    put6(w, l, M1, u0, u1, u2, v0, v1, v2)
     m, s = get(constants, l, MASS), get(constants, l, SPHERE)
     mx, my, mz = m * x, m * y, m * z
     i00, i01, i02 = s + u0 * u0 + v0 * v0, u0 * u1 + v0 * v1, u0 * u2 + v0 * v2
