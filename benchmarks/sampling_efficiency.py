@@ -523,7 +523,7 @@ def _ratio(value: float, error: float) -> str:
 
 
 COLOURS = {"reference": "#1f4e79", "agrees": "#1f4e79", "differs": "#d9d9d9", "not converged": "#ffffff"}
-HATCHES = {"differs": "//", "not converged": ".."}
+HATCHES = {"differs": "////", "not converged": "..."}
 
 
 def draw(report: dict[str, Any], path: Path) -> None:
@@ -549,9 +549,12 @@ def draw(report: dict[str, Any], path: Path) -> None:
                 xerr=[v["population_errors"][k] for v in values], fmt="o", markersize=4, color=colour, label=label,
                 capsize=2,
             )  # fmt: skip
+        alpha, error = (molecule["methods"][REFERENCE][k][0] for k in ("populations", "population_errors"))
+        right.axvspan(alpha - error, alpha + error, color="#1f4e79", alpha=0.15, linewidth=0)
         right.set_yticks(y, [])
         right.set_ylim(left.get_ylim())
-        right.set(xlim=(-0.02, 1.02), xlabel="population", title="hatched: another law; dotted: not converged")
+        right.set(xlim=(-0.02, 1.02), xlabel="population (α, β: of φ < 0; band: α of Langevin)")
+        right.set_title("hatched: another law; dotted: not converged", fontsize=9)
         right.legend(frameon=False, fontsize=8, loc="center left", bbox_to_anchor=(1.0, 0.5))
     save_figure(figure, path)
 
