@@ -336,7 +336,9 @@ def judge(chains: list[dict[str, Any]], step: list[float]) -> dict[str, Any]:
     report["independent_per_million"], report["independent_error"] = summary(speeds)
     (report["crossings_per_million"],), (report["crossings_error"],) = summary(crossings)
     report["populations"], report["population_errors"] = summary(populations)
-    report["population_of_chains"] = [p.tolist() for p in populations]
+    by_start = [slice(i, None, len(STARTS)) for i in range(len(STARTS))]
+    report["independent_psi_by_start"] = [float(np.mean([v[1] for v in speeds[part]])) for part in by_start]
+    report["alpha_by_start"] = [float(np.mean([p[0] for p in populations[part]])) for part in by_start]
     report["left_entries"] = entries
     report["r_hat"] = max(r_hat([one[k] for one in series]) for k in range(len(series[0])))
     report["calls"], report["cpu_us_per_call"] = int(calls), 1e6 * seconds / calls
@@ -476,41 +478,41 @@ def write(report: dict[str, Any], folder: Path) -> None:
 
 def to_markdown(report: dict[str, Any]) -> str:
     """Return the tables of docs/performance.md."""
-    lines = []
+    parts = []
     for name, molecule in report["molecules"].items():
-        lines += [
-            f"{name}, {molecule['chains']} chains, {molecule['platform']} platform:",
-            "",
-            "| method | step, fs | accepted | evaluations in a chain | CPU µs each | φ | ψ | crossings of ψ "
-            "| ψ, relative | crossings, relative |",
-            "|---|---|---|---|---|---|---|---|---|---|",
-        ]
+        speed, people = [], []
         for method, one in molecule["methods"].items():
-            independent = [
-                f"{_round(a, e)}" for a, e in zip(
-                    [*one["independent_per_million"], one["crossings_per_million"]],
-                    [*one["independent_error"], one["crossings_error"]], strict=True,
-                )
-            ]  # fmt: skip
-            relative = (one["independent_relative"][1], one["independent_relative_error"][1])
-            crossing = (one["crossings_relative"], one["crossings_relative_error"])
-            cells = [
+            phi, psi = map(_round, one["independent_per_million"], one["independent_error"])
+            speed.append([
                 method, ", ".join(f"{h:.1f}" for h in one["step_fs"]),
-                ", ".join(f"{a:.3f}" for a in one["acceptance"]) or "-", f"{molecule['calls_per_chain'][method]:,}",
-                f"{one['cpu_us_per_call']:.0f}", *independent,
-                *("1" if method == REFERENCE else _ratio(r, e) for r, e in (relative, crossing)),
-            ]  # fmt: skip
-            lines.append("| " + " | ".join(cells) + " |")
-        lines += ["", "| method | α | β, PPII | R-hat | α and β | left | entries |", "|---|---|---|---|---|---|---|"]
-        for method, one in molecule["methods"].items():
-            people = [
+                ", ".join(f"{a:.3f}" for a in one["acceptance"]) or "-", phi, psi,
+                " / ".join(f"{v:.0f}" for v in one["independent_psi_by_start"]),
+                _ratio(method, one["independent_relative"][1], one["independent_relative_error"][1]),
+                _round(one["crossings_per_million"], one["crossings_error"]),
+                _ratio(method, one["crossings_relative"], one["crossings_relative_error"]),
+            ])  # fmt: skip
+            alpha, beta, left = (
                 f"{p:.3f} ± {e:.3f}" for p, e in zip(one["populations"], one["population_errors"], strict=True)
-            ]  # fmt: skip
-            law = one["law"] if one["law"] in ("agrees", "reference") else f"**{one['law']}**"
-            cells = [method, *people[:2], f"{one['r_hat']:.2f}", law, people[2], str(one["left_entries"])]
-            lines.append("| " + " | ".join(cells) + " |")
-        lines.append("")
-    return "\n".join(lines)
+            )
+            people.append([
+                method, f"{molecule['calls_per_chain'][method]:,}", f"{one['cpu_us_per_call']:.0f}", alpha, beta,
+                " / ".join(f"{v:.2f}" for v in one["alpha_by_start"]), f"{one['r_hat']:.2f}",
+                one["law"] if one["law"] in ("agrees", "reference") else f"**{one['law']}**", left,
+                str(one["left_entries"]),
+            ])  # fmt: skip
+        parts += [
+            f"{name}, {molecule['chains']} chains, {molecule['platform']} platform:",
+            _table("step, fs; accepted; φ; ψ; ψ by start; ψ, relative; crossings of ψ; crossings, relative", speed),
+            _table(
+                "evaluations in a chain; CPU µs each; α; β, PPII; α by start; R-hat; α and β; left; entries", people
+            ),
+        ]
+    return "\n\n".join(parts) + "\n"
+
+
+def _table(head: str, rows: list[list[str]]) -> str:
+    names = ["method", *head.split("; ")]
+    return "\n".join("| " + " | ".join(row) + " |" for row in (names, ["---"] * len(names), *rows))
 
 
 def _round(value: float, error: float) -> str:
@@ -518,7 +520,9 @@ def _round(value: float, error: float) -> str:
     return f"{value:.{digits}f} ± {error:.{digits}f}"
 
 
-def _ratio(value: float, error: float) -> str:
+def _ratio(method: str, value: float, error: float) -> str:
+    if method == REFERENCE:
+        return "1"
     return f"{value:.2f} ± {error:.2f}" if math.isfinite(value) and math.isfinite(error) else "-"
 
 
