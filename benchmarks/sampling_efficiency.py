@@ -72,9 +72,10 @@ NEAR = np.deg2rad(40.0)
 
 @dataclass(frozen=True)
 class Molecule:
-    """What is sampled and where. `trials` are proposals from each start on every rung of the ladder of steps."""
+    """What is sampled, how often and where. `trials`: proposals from each start on every rung of the ladder."""
 
     sequence: str
+    chains: int
     trials: int
     platform: str
     properties: dict[str, str] = field(default_factory=dict)
@@ -92,8 +93,8 @@ class Method:
 
 
 MOLECULES = {
-    "capped alanine": Molecule("A", 1500, "Reference"),
-    "capped Ala10": Molecule("A" * 10, 600, "CPU", {"Threads": "1"}),
+    "capped alanine": Molecule("A", 8, 1500, "Reference"),
+    "capped Ala10": Molecule("A" * 10, 4, 600, "CPU", {"Threads": "1"}),
 }
 
 REFERENCE = "OpenMM LangevinMiddle, 4 fs, HMR"
@@ -109,8 +110,8 @@ METHODS = {
     ),
 }
 
-SIZES = {"quick": (2, 0.02), "default": (8, 1.0), "full": (16, 4.0)}
-"""Chains, and a factor for the evaluations of each."""
+SIZES = {"quick": (0.25, 0.02), "default": (1, 1.0), "full": (2, 4.0)}
+"""Factors for the number of chains, which is at least 2, and for the evaluations of each."""
 
 
 # ---------------------------------------------------------------------------- molecules
@@ -403,12 +404,13 @@ class Folder:
         return chain
 
 
-def measure(size: str, chains: int, only: str | None, folder: Folder) -> dict[str, Any]:
+def measure(size: str, wanted: int | None, only: str | None, folder: Folder) -> dict[str, Any]:
     """Run all methods on all molecules, two chains of each at a time; write the report after each such round."""
     report: dict[str, Any] = {"size": size, "temperature_K": T, "molecules": {}}
     for name, molecule in MOLECULES.items():
         if only is not None and only not in name:
             continue
+        chains = wanted or max(2, int(SIZES[size][0] * molecule.chains))
         prepared = prepare(molecule)
         methods = {label: method for label, method in METHODS.items() if name in method.evaluations}
         found: dict[str, list[dict[str, Any]]] = {label: [] for label in methods}
@@ -572,10 +574,9 @@ def main() -> None:
     size.add_argument("--quick", dest="size", action="store_const", const="quick", default="default")
     size.add_argument("--full", dest="size", action="store_const", const="full")
     options = parser.parse_args()
-    chains = options.chains or SIZES[options.size][0]
-    if chains < 2 or chains % len(STARTS):
-        parser.error(f"--chains is {chains}, expected an even number, 2 or more")
-    report = measure(options.size, chains, options.molecule, Folder(Path(options.output)))
+    if options.chains is not None and (options.chains < 2 or options.chains % len(STARTS)):
+        parser.error(f"--chains is {options.chains}, expected an even number, 2 or more")
+    report = measure(options.size, options.chains, options.molecule, Folder(Path(options.output)))
     print(to_markdown(report))
 
 
