@@ -1,6 +1,6 @@
 """Independent samples of phi and psi per force evaluation: torsional HMC and Gibbs mixing beside Langevin dynamics.
 
-    python benchmarks/sampling_efficiency.py -o efficiency            # about 75 minutes on one core
+    python benchmarks/sampling_efficiency.py -o efficiency            # about an hour on one core
     python benchmarks/sampling_efficiency.py -o efficiency --quick    # two minutes, to see that it works
     python benchmarks/sampling_efficiency.py -o efficiency --full     # half a day: small error bars
 
@@ -93,7 +93,7 @@ class Method:
 
 
 MOLECULES = {
-    "capped alanine": Molecule("A", 8, 1500, "Reference"),
+    "capped alanine": Molecule("A", 6, 1500, "Reference"),
     "capped Ala10": Molecule("A" * 10, 4, 600, "CPU", {"Threads": "1"}),
 }
 
