@@ -12,9 +12,11 @@ import numpy as np
 import pytest
 from openmm import Context, Platform, VerletIntegrator, unit
 from openmm.app import ForceField, NoCutoff
+from scipy.spatial import cKDTree
 
 from peptidyn import build_peptide, cli, load_structure
 from peptidyn.errors import ArgumentError
+from peptidyn.io.rotamers import close_pairs, within_three_bonds
 
 DATA = Path(__file__).parents[1] / "data"
 ALL20 = "ACDEFGHIKLMNPQRSTVWY"
@@ -455,3 +457,19 @@ def test_bad_input_is_one_clear_sentence(arguments, message):
     with pytest.raises(ArgumentError, match=message) as caught:
         build_peptide(**{"sequence": "AAA", **arguments})
     assert "\n" not in str(caught.value)
+
+
+def test_close_pairs_are_those_of_a_tree():
+    positions = np.random.default_rng(3).uniform(-2.0, 3.0, (1500, 3))
+    expected = cKDTree(positions).query_pairs(0.4)
+    i, j = close_pairs(positions, 0.4)
+    assert len(i) == len(expected) > 1000
+    assert set(zip(i.tolist(), j.tolist(), strict=True)) == expected
+
+
+def test_pairs_within_three_bonds():
+    bonds = np.array([[0, 1], [1, 2], [2, 3], [3, 4], [1, 5], [6, 7]])
+    pairs = within_three_bonds(8, bonds)
+    step = np.eye(8, dtype=bool)
+    step[bonds[:, 0], bonds[:, 1]] = step[bonds[:, 1], bonds[:, 0]] = True
+    assert (pairs.hold(np.arange(8)[:, None], np.arange(8)) == (step @ step @ step)).all()

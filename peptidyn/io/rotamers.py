@@ -171,13 +171,14 @@ def close_pairs(positions: np.ndarray, distance: float) -> tuple[np.ndarray, np.
     stride = np.cumprod([1, *(cell.max(axis=0) + 2)])[:3]
     key = cell @ stride
     order = np.argsort(key, kind="stable")
+    ordered = key[order]
     found = []
     for offset in product((-1, 0, 1), repeat=3):
-        near = key + stride @ offset
-        first, last = (np.searchsorted(key[order], near, side) for side in ("left", "right"))
-        i = np.repeat(np.arange(len(key)), last - first)
-        place = np.arange(len(i)) - np.repeat(np.cumsum(last - first) - (last - first), last - first)
-        j = order[np.repeat(first, last - first) + place]
+        beside = key + stride @ offset
+        first = np.searchsorted(ordered, beside)
+        count = np.searchsorted(ordered, beside, "right") - first
+        i = np.repeat(np.arange(len(key)), count)
+        j = order[np.arange(len(i)) + np.repeat(first - (np.cumsum(count) - count), count)]
         keep = i < j
         found.append((i[keep], j[keep]))
     i, j = (np.concatenate(part) for part in zip(*found, strict=True))
