@@ -20,8 +20,8 @@ import numpy as np
 import openmm
 
 import peptidyn as ptd
-from peptidyn.engine.forces import make_system
 from peptidyn.engine.minimisation import minimise, minimise_cartesian
+from peptidyn.engine.systems import make_system
 from peptidyn.integrators.mover import Mover
 
 ALANINE = Path(__file__).parents[1] / "data" / "ala1.pdb"

@@ -60,7 +60,7 @@ for name in peptidyn.list_solvers():
     solver = peptidyn.get_solver(name)
     solver.solve(tree, state, b), solver.log_det(tree, state), solver.accelerations(tree, state, b, b)
     took(f"solver {name}")
-from peptidyn.ensemble.fixman_potential import FixmanPotential
+from peptidyn.metric.fixman_potential import FixmanPotential
 FixmanPotential(tree, 300.0).energy_and_torque(state)
 took("Fixman energy and torque")
 print(json.dumps(seconds))

@@ -42,10 +42,10 @@ import openmm
 from openmm import app, unit
 
 import peptidyn as ptd
-from peptidyn.engine.forces import make_system
-from peptidyn.ensemble.statistics import statistical_inefficiency
-from peptidyn.files import write_text
-from peptidyn.progress import Progress
+from peptidyn.core.files import write_text
+from peptidyn.core.progress import Progress
+from peptidyn.core.statistics import statistical_inefficiency
+from peptidyn.engine.systems import make_system
 
 T = 300.0
 HYDROGEN = 3.0

@@ -19,14 +19,14 @@ import time
 
 import numpy as np
 
-from peptidyn.engine.preparation import prepare_structure
-from peptidyn.engine.run_settings import parse_time, resolve_settings
-from peptidyn.engine.runs import RunModel, make_model
+from peptidyn.core.errors import PeptidynError
+from peptidyn.core.statistics import statistical_inefficiency
+from peptidyn.core.units import BOLTZMANN
 from peptidyn.engine.simulation import TorsionSimulation
 from peptidyn.engine.torsion_integrators import StepError, TorsionGHMCIntegrator, TorsionVerletIntegrator
-from peptidyn.ensemble.statistics import statistical_inefficiency
-from peptidyn.errors import PeptidynError
-from peptidyn.units import BOLTZMANN
+from peptidyn.runs.preparation import prepare_structure
+from peptidyn.runs.run import RunModel, make_model
+from peptidyn.runs.settings import parse_time, resolve_settings
 
 TEMPERATURE = 300.0
 WARM_UP, APART = 5.0, 2.0

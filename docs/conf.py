@@ -32,11 +32,12 @@ GROUPS = {
     "io": "Structures and trajectories",
     "model": "The tree model",
     "solvers": "Solvers",
-    "ensemble": "The Fixman potential and statistics",
+    "metric": "The Fixman potential",
     "engine": "OpenMM: forces, integrators, simulations",
     "sampling": "Sampling",
-    "analysis": "Studies and reports",
-    "errors": "Errors",
+    "runs": "Runs and studies",
+    "analysis": "Reports",
+    "core": "Errors",
 }
 """Packages in the order of the flow, and what their names have in common."""
 
@@ -44,12 +45,10 @@ MORE = {
     "io": ["peptidyn.io.trajectories.Frame", "peptidyn.io.trajectories.FrameChunk"],
     "model": ["peptidyn.model.tree.Coordinate", "peptidyn.model.tree.Links"],
     "solvers": ["peptidyn.solvers.protocol.Solver", "peptidyn.solvers.protocol.Factor"],
-    "ensemble": ["peptidyn.ensemble.reweighting.FixmanWeights", "peptidyn.ensemble.fixman_map.FixmanMap"],
-    "engine": [
-        "peptidyn.engine.runs.run", "peptidyn.engine.runs.RunResult", "peptidyn.engine.run_settings.RunSettings",
-    ],
+    "metric": ["peptidyn.metric.fixman_weights.FixmanWeights", "peptidyn.metric.fixman_map.FixmanMap"],
     "sampling": ["peptidyn.sampling.gibbs.Samples", "peptidyn.sampling.moves.Move"],
-    "errors": [f"peptidyn.errors.{name}" for name in (
+    "runs": ["peptidyn.runs.run.run", "peptidyn.runs.run.RunResult", "peptidyn.runs.settings.RunSettings"],
+    "core": [f"peptidyn.core.errors.{name}" for name in (
         "StructureError", "TrajectoryError", "SelectionError", "ModelError", "SolverError", "ArgumentError",
         "OutputError", "MissingDependencyError",
     )],
@@ -62,7 +61,7 @@ def write_api_page(app: object) -> None:
     lines = ["API", "===", "", "Names in ``peptidyn`` can be imported from there: ``import peptidyn as ptd``.", ""]
     lines += ["Units are nm, ps, Da, kJ/mol, rad and K unless a docstring says otherwise.", ""]
     for package, title in GROUPS.items():
-        names = [n for n in peptidyn.__all__ if peptidyn._PUBLIC.get(n, "").split(".")[1:2] == [package]]
+        names = [n for n in peptidyn.__all__ if _package(n) == package]
         lines += [title, "-" * len(title), ""]
         for name in names:
             lines += _entry(f"peptidyn.{name}", getattr(peptidyn, name))
@@ -70,6 +69,11 @@ def write_api_page(app: object) -> None:
             module, _, name = path.rpartition(".")
             lines += _entry(path, getattr(__import__(module, fromlist=[name]), name))
     (Path(__file__).parent / "api.rst").write_text("\n".join(lines))
+
+
+def _package(name: str) -> str:
+    """Return the room that a public name lives in."""
+    return getattr(getattr(peptidyn, name), "__module__", "").removeprefix("peptidyn.").split(".")[0]
 
 
 def _entry(path: str, value: object) -> list[str]:

@@ -12,10 +12,10 @@ import numpy as np
 
 import peptidyn as ptd
 from peptidyn.analysis.plots import new_figure, save_figure
-from peptidyn.ensemble.statistics import weighted_histogram
+from peptidyn.core.statistics import weighted_histogram
+from peptidyn.core.units import BOLTZMANN
 from peptidyn.integrators.mover import Mover
 from peptidyn.integrators.stepper import Stepper
-from peptidyn.units import BOLTZMANN
 
 KT = BOLTZMANN * 300
 

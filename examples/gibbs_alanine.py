@@ -13,7 +13,7 @@ import numpy as np
 
 import peptidyn as ptd
 from peptidyn.analysis.plots import new_figure, save_figure
-from peptidyn.ensemble.statistics import weighted_average
+from peptidyn.core.statistics import weighted_average
 
 
 def sample(exact: bool, sweeps: int) -> tuple[np.ndarray, np.ndarray]:

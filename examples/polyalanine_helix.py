@@ -14,7 +14,7 @@ import numpy as np
 
 import peptidyn as ptd
 from peptidyn.analysis.plots import new_figure, save_figure
-from peptidyn.ensemble.statistics import statistical_inefficiency
+from peptidyn.core.statistics import statistical_inefficiency
 
 
 def helix_content(tree: ptd.TreeModel, q: np.ndarray) -> np.ndarray:

@@ -17,7 +17,7 @@ import openmm
 from openmm import app
 
 import peptidyn as ptd
-from peptidyn.units import BOLTZMANN
+from peptidyn.core.units import BOLTZMANN
 
 BOND, ANGLE = 0.153, np.deg2rad(112.0)
 K_BOND, K_ANGLE = 60000.0, 120.0

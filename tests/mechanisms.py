@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from peptidyn.atoms import Atoms
+from peptidyn.core.atoms import Atoms
 from peptidyn.model.kinematics import FIXED, FREE, POINT, PRISMATIC, REVOLUTE
 from peptidyn.model.state import State
 from peptidyn.model.tree import Coordinate, TreeModel

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from peptidyn.atoms import Atoms
+from peptidyn.core.atoms import Atoms
 from peptidyn.model.kinematics import FIXED, FREE, POINT, PRISMATIC, REVOLUTE
 from peptidyn.model.state import State
 from peptidyn.model.tree import TreeModel

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from peptidyn.atoms import Atoms
+from peptidyn.core.atoms import Atoms
 from peptidyn.model.build import build_tree
 from peptidyn.model.tree import State, TreeModel
 

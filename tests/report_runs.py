@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 
 from peptidyn.cli import main
-from peptidyn.engine.run_settings import resolve_settings
 from peptidyn.engine.torsion_reporter import QUANTITIES
+from peptidyn.runs.settings import resolve_settings
 
 QUICK = ("--solvent", "vacuum", "--platform", "Reference", "--seed", "5", "--equilibrate", "40fs", "--report", "4")
 

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from real_structures import DATA, VILLIN_IN_WATER, all_paths, extra_paths
 from scipy.spatial.transform import Rotation
 
-from peptidyn.atoms import Atoms
-from peptidyn.errors import ModelError, StructureError
+from peptidyn.core.atoms import Atoms
+from peptidyn.core.errors import ModelError, StructureError
 from peptidyn.io.readers import load_structure
 from peptidyn.io.structure import Structure
 from peptidyn.model import dh

@@ -16,8 +16,8 @@ from peptidyn.analysis.benchmark_solvers import CHOLESKY, DENSE, format_solvers,
 from peptidyn.analysis.benchmarks import Timing, check_sizes, growth_exponent, interleave, polyalanine
 from peptidyn.analysis.forward_dynamics import ForwardDynamics
 from peptidyn.cli import main
-from peptidyn.ensemble.reweighting import fixman_weights
-from peptidyn.errors import ArgumentError, MissingDependencyError
+from peptidyn.core.errors import ArgumentError, MissingDependencyError
+from peptidyn.metric.fixman_weights import fixman_weights
 from peptidyn.solvers import protocol
 from peptidyn.solvers.articulated import ArticulatedSolver
 from peptidyn.solvers.dense import mass_matrix

@@ -17,9 +17,9 @@ from real_structures import DATA, load
 from scipy.spatial.transform import Rotation
 
 import peptidyn as ptd
-from peptidyn.engine.forces import make_system
+from peptidyn.core.units import BOLTZMANN
+from peptidyn.engine.systems import make_system
 from peptidyn.solvers.dense import mass_matrix
-from peptidyn.units import BOLTZMANN
 
 KT = BOLTZMANN * 300
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from random_trees import beads, random_state, random_tree
 
-from peptidyn.errors import ArgumentError, SolverError
+from peptidyn.core.errors import ArgumentError, SolverError
 from peptidyn.model.beads import bead_chain
 from peptidyn.model.build import build_tree
 from peptidyn.solvers.dense import jacobian, mass_matrix

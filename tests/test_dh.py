@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.linalg import expm
 
-from peptidyn.errors import ArgumentError
+from peptidyn.core.errors import ArgumentError
 from peptidyn.model import dh
 
 DEG = np.pi / 180.0

@@ -7,10 +7,10 @@ import pytest
 from openmm import unit
 
 import peptidyn as ptd
-from peptidyn.errors import ArgumentError, SolverError
+from peptidyn.core.errors import ArgumentError, SolverError
 from peptidyn.model import dh
 from peptidyn.solvers.dense import mass_matrix
-from peptidyn.solvers.fixman import FixmanSolver, h_blocks
+from peptidyn.solvers.fixman_elimination import FixmanSolver, h_blocks
 from peptidyn.solvers.protocol import get_solver, list_solvers
 
 DEG = np.pi / 180.0

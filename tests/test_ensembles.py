@@ -10,8 +10,8 @@ import pytest
 from real_structures import DATA
 
 import peptidyn as ptd
-from peptidyn.analysis.parallel import histogram_files, measure_files, weigh_files
-from peptidyn.errors import ArgumentError
+from peptidyn.core.errors import ArgumentError
+from peptidyn.runs.parallel_weights import histogram_files, measure_files, weigh_files
 
 SHORT = {"steps": 20, "report": "5", "equilibrate": "0ps", "solvent": "vacuum", "platform": "Reference"}
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from peptidyn import Study
-from peptidyn.errors import ArgumentError
+from peptidyn.core.errors import ArgumentError
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 NAMES = sorted(path.name for path in EXAMPLES.glob("*.py"))

@@ -21,13 +21,13 @@ from real_structures import DATA
 import peptidyn as ptd
 from peptidyn.analysis.exchange_plots import overlap_matrix, plot_exchange
 from peptidyn.cli import main
+from peptidyn.core.errors import ArgumentError, OutputError
+from peptidyn.core.units import BOLTZMANN
 from peptidyn.engine.checkpoints import CheckpointError
-from peptidyn.errors import ArgumentError, OutputError
 from peptidyn.sampling import storage
 from peptidyn.sampling.backends import BackendError, ProcessBackend, connect, make_backend
 from peptidyn.sampling.exchange import count_round_trips
 from peptidyn.sampling.gibbs import SamplingError
-from peptidyn.units import BOLTZMANN
 
 T = ptd.geometric_temperatures(300, 700, 3)
 

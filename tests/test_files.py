@@ -8,10 +8,10 @@ import resource
 
 import pytest
 
-from peptidyn.analysis.tables import write_csv
-from peptidyn.errors import OutputError, PeptidynError
-from peptidyn.files import replacing, write_text
-from peptidyn.progress import Progress, format_time
+from peptidyn.core.errors import OutputError, PeptidynError
+from peptidyn.core.files import replacing, write_text
+from peptidyn.core.progress import Progress, format_time
+from peptidyn.core.tables import write_csv
 
 
 def test_replaces_only_when_complete(tmp_path):

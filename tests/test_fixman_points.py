@@ -14,16 +14,16 @@ from mechanisms import random_mechanism
 from random_trees import beads, random_state, random_tree, serial_parents, star_parents
 from real_structures import CRYSTAL, VILLIN_IN_WATER, load
 
-from peptidyn.errors import ArgumentError, SolverError
+from peptidyn.core.errors import ArgumentError, SolverError
+from peptidyn.core.geometry import bond_angle, dihedral
 from peptidyn.io.peptides import build_peptide
 from peptidyn.model.beads import bead_chain
 from peptidyn.model.build import build_tree
-from peptidyn.model.geometry import bond_angle, dihedral
 from peptidyn.model.kinematics import POINT, PRISMATIC
 from peptidyn.solvers.dense import jacobian, mass_matrix
-from peptidyn.solvers.fixman_points import FixmanPointsSolver
-from peptidyn.solvers.fixman_points_plan import make_plan
 from peptidyn.solvers.planar_arm import PlanarArm
+from peptidyn.solvers.point_elimination import FixmanPointsSolver
+from peptidyn.solvers.point_elimination_plan import make_plan
 from peptidyn.solvers.protocol import UnsupportedError, get_solver
 
 SOLVER = FixmanPointsSolver()

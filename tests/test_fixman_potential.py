@@ -11,9 +11,9 @@ from real_structures import DATA, VILLIN_IN_WATER, all_paths, load
 from scipy.integrate import quad
 
 import peptidyn as ptd
-from peptidyn.atoms import Atoms
-from peptidyn.errors import ArgumentError, ModelError, SolverError
-from peptidyn.units import BOLTZMANN
+from peptidyn.core.atoms import Atoms
+from peptidyn.core.errors import ArgumentError, ModelError, SolverError
+from peptidyn.core.units import BOLTZMANN
 
 BENDS = "phi psi chi omega methyl angles"
 ROUTES = [name for name in ptd.list_solvers() if name != "dense"]

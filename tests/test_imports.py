@@ -11,8 +11,8 @@ import pytest
 import peptidyn
 
 ROOT = Path(__file__).parents[1]
-CORE = ("model", "solvers", "ensemble")
-ORDER = ["io", "model", "solvers", "ensemble", "integrators", "engine", "sampling", "analysis"]
+CORE = ("core", "model", "kernels", "solvers", "metric", "integrators")
+ORDER = "core io model kernels solvers metric integrators engine sampling runs analysis cli".split()
 
 
 def python(code: str) -> str:

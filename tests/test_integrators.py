@@ -12,13 +12,13 @@ from scipy.spatial.transform import Rotation
 from scipy.stats import chi2
 
 import peptidyn as ptd
-from peptidyn.ensemble.statistics import weighted_histogram
-from peptidyn.errors import ArgumentError
+from peptidyn.core.errors import ArgumentError
+from peptidyn.core.statistics import weighted_histogram
+from peptidyn.core.units import BOLTZMANN
 from peptidyn.integrators.mover import Mover
 from peptidyn.integrators.splitting import parse_splitting
 from peptidyn.integrators.stepper import MetropolisStepper, Stepper
 from peptidyn.solvers.dense import mass_matrix
-from peptidyn.units import BOLTZMANN
 
 KT = 2.5
 

@@ -14,11 +14,11 @@ from real_structures import DATA
 from scipy import special, stats
 
 import peptidyn as ptd
-from peptidyn.ensemble.statistics import statistical_inefficiency
-from peptidyn.errors import ArgumentError, ModelError
+from peptidyn.core.errors import ArgumentError, ModelError
+from peptidyn.core.statistics import statistical_inefficiency
+from peptidyn.core.units import BOLTZMANN
 from peptidyn.sampling.tuning import StepTuner
 from peptidyn.sampling.walker import Walker
-from peptidyn.units import BOLTZMANN
 
 T = 600.0
 EDGES = np.linspace(-np.pi, np.pi, 13)

@@ -15,7 +15,7 @@ from openmm.app import ForceField, NoCutoff
 from scipy.spatial import cKDTree
 
 from peptidyn import build_peptide, cli, load_structure
-from peptidyn.errors import ArgumentError
+from peptidyn.core.errors import ArgumentError
 from peptidyn.io.rotamers import close_pairs, within_three_bonds
 
 DATA = Path(__file__).parents[1] / "data"

@@ -11,10 +11,10 @@ from conftest import DATA, OPENMM_DATA
 
 import peptidyn as ptd
 from peptidyn.cli import main
-from peptidyn.engine.preparation import find_waters, make_molecules_whole, prepare_structure
-from peptidyn.engine.run_settings import RunSettings
-from peptidyn.errors import ArgumentError
-from peptidyn.units import plain_array
+from peptidyn.core.errors import ArgumentError
+from peptidyn.core.units import plain_array
+from peptidyn.runs.preparation import find_waters, make_molecules_whole, prepare_structure
+from peptidyn.runs.settings import RunSettings
 
 ALA1 = DATA / "ala1.pdb"
 

@@ -23,9 +23,9 @@ from peptidyn.analysis.report.viewer import view_data
 from peptidyn.analysis.step_limits import estimate_periods, shortest_half
 from peptidyn.analysis.transitions import count_transitions, well_of
 from peptidyn.cli import main
+from peptidyn.core.errors import ArgumentError
+from peptidyn.core.units import BOLTZMANN
 from peptidyn.engine.simulation import TorsionSimulation
-from peptidyn.errors import ArgumentError
-from peptidyn.units import BOLTZMANN
 
 
 @pytest.fixture(scope="module")

@@ -14,8 +14,8 @@ from scipy.stats import chi2
 
 import peptidyn as ptd
 from peptidyn.cli import main
-from peptidyn.ensemble.statistics import kish_size, statistical_inefficiency, weighted_average, weighted_histogram
-from peptidyn.errors import ArgumentError, TrajectoryError
+from peptidyn.core.errors import ArgumentError, TrajectoryError
+from peptidyn.core.statistics import kish_size, statistical_inefficiency, weighted_average, weighted_histogram
 
 
 def autoregressive(n, rho, rng):

@@ -9,9 +9,9 @@ from random_trees import random_state
 from real_structures import DATA, load
 
 import peptidyn as ptd
-from peptidyn.engine.forces import make_system
+from peptidyn.core.errors import ArgumentError, ModelError
 from peptidyn.engine.rigid_terms import drop_rigid_terms
-from peptidyn.errors import ArgumentError, ModelError
+from peptidyn.engine.systems import make_system
 
 MODELS = {
     "torsions": ("phi psi chi methyl polar", "amber14", lambda: ptd.build_peptide("APWK")),

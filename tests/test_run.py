@@ -18,13 +18,13 @@ from conftest import DATA, OPENMM_DATA
 
 from peptidyn.analysis.run_plots import phi_psi_pairs, plot_run
 from peptidyn.cli import main
-from peptidyn.engine import runs
+from peptidyn.core.errors import ArgumentError, TrajectoryError
 from peptidyn.engine.checkpoints import read
-from peptidyn.engine.run_settings import RunSettings, parse_time, resolve_settings
 from peptidyn.engine.simulation import TorsionSimulation
 from peptidyn.engine.trajectory_frames import keep_frames
-from peptidyn.errors import ArgumentError, TrajectoryError
 from peptidyn.io.readers import load_structure
+from peptidyn.runs import run as runs
+from peptidyn.runs.settings import RunSettings, parse_time, resolve_settings
 
 ALA1 = DATA / "ala1.pdb"
 QUICK = ("--solvent", "vacuum", "--platform", "Reference", "--seed", "5", "--equilibrate", "40fs", "--report", "5")

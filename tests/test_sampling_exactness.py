@@ -14,9 +14,9 @@ import pytest
 from test_moves import EDGES, histogram_p_value
 
 import peptidyn as ptd
-from peptidyn.ensemble.statistics import statistical_inefficiency
+from peptidyn.core.statistics import statistical_inefficiency
+from peptidyn.core.units import BOLTZMANN
 from peptidyn.sampling.replicas import run_stretch
-from peptidyn.units import BOLTZMANN
 
 pytestmark = pytest.mark.slow
 

@@ -19,7 +19,7 @@ from test_moves import EDGES, histogram_p_value
 from test_sampling_exactness import agree, check_ratio, mean_and_error
 
 import peptidyn as ptd
-from peptidyn.ensemble.statistics import statistical_inefficiency
+from peptidyn.core.statistics import statistical_inefficiency
 
 pytestmark = pytest.mark.slow
 

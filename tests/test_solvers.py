@@ -15,7 +15,7 @@ from pinocchio_oracle import PinocchioTree
 from random_trees import beads, random_state, random_tree
 from real_structures import DATA, all_paths, load
 
-from peptidyn.errors import ArgumentError, SolverError
+from peptidyn.core.errors import ArgumentError, SolverError
 from peptidyn.io.peptides import build_peptide
 from peptidyn.model.beads import bead_chain
 from peptidyn.model.build import build_tree
@@ -438,7 +438,7 @@ def test_many_states_are_checked():
 
 def test_sines_of_any_angle():
     """To one unit in the last place of 1, over many turns and beyond the range of the fast path."""
-    from peptidyn.solvers.articulated_kernels import sines
+    from peptidyn.kernels.passes import sines
 
     for size in (1e-8, 1.0, 100.0, 9e4, 1e7):
         x = np.random.default_rng(0).uniform(-size, size, 1001)

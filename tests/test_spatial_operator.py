@@ -11,7 +11,7 @@ from random_bodies import make_bodies, random_bodies, random_pose
 from random_trees import beads, random_state, random_tree, serial_parents
 from scipy.linalg import block_diag, qr, solve_triangular
 
-from peptidyn.errors import ArgumentError, SolverError
+from peptidyn.core.errors import ArgumentError, SolverError
 from peptidyn.io.peptides import build_peptide
 from peptidyn.model.beads import bead_chain
 from peptidyn.model.build import build_tree

@@ -14,7 +14,7 @@ from conftest import OPENMM_DATA
 from scipy.sparse import coo_matrix
 from scipy.sparse.csgraph import connected_components
 
-from peptidyn.errors import ArgumentError, OutputError, SelectionError, StructureError
+from peptidyn.core.errors import ArgumentError, OutputError, SelectionError, StructureError
 from peptidyn.io.altlocs import Site, choose_locations
 from peptidyn.io.bonding import PEPTIDE_BOND_LIMIT
 from peptidyn.io.readers import load_structure

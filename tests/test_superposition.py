@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.spatial.transform import Rotation
 
-from peptidyn.model.geometry import best_rotation, improve_rotation
+from peptidyn.core.geometry import best_rotation, improve_rotation
 
 
 def kabsch(covariance):

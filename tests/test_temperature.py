@@ -7,9 +7,9 @@ import pytest
 from real_structures import DATA, load
 
 import peptidyn as ptd
-from peptidyn.engine.forces import make_system
-from peptidyn.ensemble.statistics import statistical_inefficiency
-from peptidyn.units import BOLTZMANN
+from peptidyn.core.statistics import statistical_inefficiency
+from peptidyn.core.units import BOLTZMANN
+from peptidyn.engine.systems import make_system
 
 TEMPERATURE = 300.0
 SAMPLES, EVERY = 40_000, 5

@@ -12,9 +12,9 @@ from openmm import app, unit
 from real_structures import DATA, load
 
 import peptidyn as ptd
+from peptidyn.core.errors import ArgumentError, ModelError
+from peptidyn.core.units import BOLTZMANN
 from peptidyn.engine.torsion_integrators import StepError, repartition_hydrogen_mass
-from peptidyn.errors import ArgumentError, ModelError
-from peptidyn.units import BOLTZMANN
 
 REFERENCE = openmm.Platform.getPlatformByName("Reference")
 
@@ -229,7 +229,7 @@ def test_bad_settings(phrase, arguments):
 
 def relaxed_ala10(soft):
     """Return topology, native OBC2 system, tree of the relaxed helix and an equilibrated state of the context."""
-    from peptidyn.engine.forces import make_system
+    from peptidyn.engine.systems import make_system
 
     helix = load(DATA / "ala10-helix.pdb")
     system = make_system(helix.topology, solvent="obc2")

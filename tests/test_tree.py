@@ -9,12 +9,12 @@ import pytest
 from random_trees import random_state, random_tree
 from real_structures import DATA, WATER_BOX, all_paths, load
 
-from peptidyn.errors import ArgumentError, ModelError, SelectionError
+from peptidyn.core.errors import ArgumentError, ModelError, SelectionError
+from peptidyn.core.geometry import bond_angle, dihedral
+from peptidyn.core.residues import is_amino_acid
 from peptidyn.io.peptides import build_peptide
 from peptidyn.io.readers import load_structure
 from peptidyn.model.build import build_tree
-from peptidyn.model.geometry import bond_angle, dihedral
-from peptidyn.model.residues import is_amino_acid
 
 EVERYTHING = "phi psi chi omega methyl polar angles"
 

@@ -9,7 +9,7 @@ from mechanisms import mechanism, random_inertia, random_mechanism, random_pose
 from random_trees import beads, random_state, random_tree, star_parents
 from real_structures import VILLIN_IN_WATER, load
 
-from peptidyn.errors import SolverError
+from peptidyn.core.errors import SolverError
 from peptidyn.model.build import build_tree
 from peptidyn.model.kinematics import FIXED, FREE, POINT, PRISMATIC, REVOLUTE, link_twists
 from peptidyn.solvers.dense import mass_matrix

@@ -29,14 +29,14 @@ from peptidyn.analysis.benchmarks import (
     machine,
 )
 from peptidyn.analysis.plots import new_figure, save_figure
-from peptidyn.engine.forces import make_system
+from peptidyn.core.progress import Progress
 from peptidyn.engine.rigid_terms import drop_rigid_terms
+from peptidyn.engine.systems import make_system
 from peptidyn.engine.torsion_integrators import TorsionGHMCIntegrator, TorsionLangevinIntegrator
 from peptidyn.io.peptides import build_peptide
 from peptidyn.io.structure import Structure
 from peptidyn.model.build import build_tree
 from peptidyn.model.tree import TreeModel
-from peptidyn.progress import Progress
 
 SHARE_RESIDUES = 50
 TEMPERATURE, FRICTION = 300.0, 1.0
@@ -120,7 +120,7 @@ def _peer(run: _Run) -> Any:
     import openmm
     from openmm import app, unit
 
-    from peptidyn.engine.forces import load_force_field
+    from peptidyn.engine.systems import load_force_field
 
     system = load_force_field("vacuum", "amber14").createSystem(
         run.structure.topology, nonbondedMethod=app.NoCutoff, constraints=app.HBonds,

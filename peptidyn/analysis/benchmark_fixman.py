@@ -28,12 +28,12 @@ from peptidyn.analysis.benchmarks import (
     polyalanine,
 )
 from peptidyn.analysis.forward_dynamics import ForwardDynamics
-from peptidyn.ensemble.fixman_potential import FixmanPotential
-from peptidyn.ensemble.reweighting import fixman_weights
-from peptidyn.errors import ArgumentError
+from peptidyn.core.errors import ArgumentError
+from peptidyn.core.progress import Progress
+from peptidyn.metric.fixman_potential import FixmanPotential
+from peptidyn.metric.fixman_weights import fixman_weights
 from peptidyn.model.state import State
 from peptidyn.model.tree import TreeModel
-from peptidyn.progress import Progress
 from peptidyn.solvers.articulated import ArticulatedSolver
 from peptidyn.solvers.dense import mass_matrix
 

@@ -27,9 +27,9 @@ from peptidyn.analysis.benchmarks import (
 )
 from peptidyn.analysis.forward_dynamics import ForwardDynamics
 from peptidyn.analysis.plots import new_figure, save_figure
+from peptidyn.core.progress import Progress
 from peptidyn.engine.torsion_integrators import TorsionLangevinIntegrator
-from peptidyn.ensemble.fixman_potential import FixmanPotential
-from peptidyn.progress import Progress
+from peptidyn.metric.fixman_potential import FixmanPotential
 
 SIZES = (300, 1000, 3000)
 STATES = 64

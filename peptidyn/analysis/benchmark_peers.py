@@ -26,13 +26,13 @@ from peptidyn.analysis.benchmarks import (
 from peptidyn.analysis.forward_dynamics import ForwardDynamics
 from peptidyn.analysis.peer_models import MujocoModel, PinocchioModel
 from peptidyn.analysis.plots import new_figure, save_figure
-from peptidyn.errors import ArgumentError, MissingDependencyError
+from peptidyn.core.errors import ArgumentError, MissingDependencyError
+from peptidyn.core.progress import Progress
 from peptidyn.io.peptides import build_peptide
 from peptidyn.io.readers import load_structure
 from peptidyn.model.build import build_tree
 from peptidyn.model.state import State
 from peptidyn.model.tree import TreeModel
-from peptidyn.progress import Progress
 from peptidyn.solvers.articulated import ArticulatedSolver
 
 SIZES = (100, 300)

@@ -28,9 +28,9 @@ from peptidyn.analysis.benchmarks import (
     polyalanine,
 )
 from peptidyn.analysis.plots import new_figure, save_figure
+from peptidyn.core.progress import Progress
 from peptidyn.model.state import State
 from peptidyn.model.tree import TreeModel
-from peptidyn.progress import Progress
 from peptidyn.solvers.protocol import Solver, get_solver, list_solvers
 from peptidyn.solvers.spatial_dynamics import ALGORITHMS
 

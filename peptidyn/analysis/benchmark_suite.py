@@ -14,7 +14,7 @@ from peptidyn.analysis.benchmark_peers import format_peers, measure_peers, plot_
 from peptidyn.analysis.benchmark_solvers import format_solvers, measure_solvers, plot_solvers
 from peptidyn.analysis.benchmarks import check_rounds, write_json
 from peptidyn.analysis.plots import new_figure
-from peptidyn.errors import ArgumentError
+from peptidyn.core.errors import ArgumentError
 
 BENCHMARKS: dict[str, tuple[Callable[..., dict[str, Any]], Callable[[Mapping[str, Any]], str]]] = {
     "solvers": (measure_solvers, format_solvers),

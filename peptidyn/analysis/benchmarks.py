@@ -24,13 +24,13 @@ from typing import Any, TypeVar
 import numpy as np
 
 from peptidyn._version import __version__
-from peptidyn.errors import ArgumentError
-from peptidyn.files import write_text
+from peptidyn.core.errors import ArgumentError
+from peptidyn.core.files import write_text
+from peptidyn.core.progress import Progress
 from peptidyn.io.peptides import build_peptide
 from peptidyn.model.build import build_tree
 from peptidyn.model.state import State
 from peptidyn.model.tree import TreeModel
-from peptidyn.progress import Progress
 
 Key = TypeVar("Key", bound=Hashable)
 Result = TypeVar("Result")

@@ -12,9 +12,9 @@ import numpy as np
 from scipy.special import logsumexp
 
 from peptidyn.analysis.plots import new_figure, save_figure
-from peptidyn.errors import ArgumentError
+from peptidyn.core.errors import ArgumentError
+from peptidyn.core.units import BOLTZMANN
 from peptidyn.sampling.storage import ENERGIES, ExchangeFolder
-from peptidyn.units import BOLTZMANN
 
 _BLUE, _ORANGE = "#1f4e79", "#c8781e"
 

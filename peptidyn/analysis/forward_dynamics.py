@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from peptidyn.kernels.packing import pack
+from peptidyn.kernels.states import forward_dynamics, forward_dynamics_states, make_scratch
 from peptidyn.model.state import State
 from peptidyn.model.tree import TreeModel
-from peptidyn.solvers.articulated_model import pack
-from peptidyn.solvers.articulated_states import forward_dynamics, forward_dynamics_states, make_scratch
 from peptidyn.solvers.protocol import raise_singular
 
 

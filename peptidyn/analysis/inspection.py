@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
+from peptidyn.core.residues import WATERS, is_amino_acid
 from peptidyn.io.structure import Structure
 from peptidyn.model.backbone import BackboneTable
 from peptidyn.model.chemistry import BENDS, CHIS
 from peptidyn.model.kinematics import FIXED, FREE, POINT
-from peptidyn.model.residues import WATERS, is_amino_acid
 from peptidyn.model.tree import TreeModel
 
 _TORSIONS = ("phi", "psi", "carboxyl", "omega", *CHIS, "rotor", "amide", "methyl", "polar")

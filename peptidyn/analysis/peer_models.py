@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from peptidyn.errors import MissingDependencyError
-from peptidyn.model.geometry import matrix_to_quaternion
+from peptidyn.core.errors import MissingDependencyError
+from peptidyn.core.geometry import matrix_to_quaternion
 from peptidyn.model.kinematics import FREE
 from peptidyn.model.state import State
 from peptidyn.model.tree import TreeModel

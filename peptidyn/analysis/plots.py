@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from peptidyn.ensemble.fixman_map import BASINS, FixmanMap
-from peptidyn.ensemble.reweighting import FixmanWeights
-from peptidyn.errors import MissingDependencyError
-from peptidyn.files import replacing
+from peptidyn.core.errors import MissingDependencyError
+from peptidyn.core.files import replacing
+from peptidyn.metric.fixman_map import BASINS, FixmanMap
+from peptidyn.metric.fixman_weights import FixmanWeights
 
 
 def new_figure(*args: Any, **keywords: Any) -> tuple[Any, Any]:

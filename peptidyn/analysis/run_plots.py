@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from peptidyn.analysis.plots import new_figure, save_figure
-from peptidyn.engine.run_settings import read_toml
-from peptidyn.errors import ArgumentError
+from peptidyn.core.errors import ArgumentError
+from peptidyn.runs.settings import read_toml
 
 _BLUE, _ORANGE = "#1f4e79", "#c8781e"
 

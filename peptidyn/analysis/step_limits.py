@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
+from peptidyn.core.units import BOLTZMANN
 from peptidyn.model.tree import TreeModel
 from peptidyn.solvers.protocol import get_solver
-from peptidyn.units import BOLTZMANN
 
 
 def shortest_half(angles: Any) -> np.ndarray:

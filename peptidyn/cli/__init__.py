@@ -17,7 +17,7 @@ from importlib.metadata import version
 from peptidyn._version import __version__
 from peptidyn.cli import bench, build, completion, exchange, fixman, inspect, report, run
 from peptidyn.cli.terminal import paint
-from peptidyn.errors import PeptidynError
+from peptidyn.core.errors import PeptidynError
 
 __all__ = ["main", "make_parser"]
 

@@ -8,7 +8,7 @@ import os
 import sys
 
 from peptidyn.cli.options import examples
-from peptidyn.errors import ArgumentError
+from peptidyn.core.errors import ArgumentError
 
 
 def add_command(commands: argparse._SubParsersAction) -> None:

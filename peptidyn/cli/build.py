@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from peptidyn.cli.options import check_output, examples
-from peptidyn.errors import ArgumentError
+from peptidyn.core.errors import ArgumentError
 
 
 def add_command(commands: argparse._SubParsersAction) -> None:

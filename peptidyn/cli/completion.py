@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from peptidyn.cli.options import examples
-from peptidyn.errors import MissingDependencyError
+from peptidyn.core.errors import MissingDependencyError
 
 SHELLS = ("bash", "zsh", "fish", "tcsh")
 

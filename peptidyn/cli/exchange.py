@@ -6,7 +6,7 @@ import argparse
 import sys
 
 from peptidyn.cli.options import examples
-from peptidyn.errors import ArgumentError, MissingDependencyError
+from peptidyn.core.errors import ArgumentError, MissingDependencyError
 
 
 def add_command(commands: argparse._SubParsersAction) -> None:
@@ -72,8 +72,8 @@ _SETTINGS = (
 def exchange_command(options: argparse.Namespace) -> int:
     """Run the command; return the exit status."""
     from peptidyn.analysis.exchange_plots import plot_exchange
+    from peptidyn.runs.exchange import run_exchange
     from peptidyn.sampling.backends import connect
-    from peptidyn.sampling.exchange_runs import run_exchange
 
     def say(text: str) -> None:
         if not options.quiet:

@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 
 from peptidyn.cli.options import add_tree_options, check_output, examples
-from peptidyn.errors import ArgumentError
+from peptidyn.core.errors import ArgumentError
 
 
 def add_command(commands: argparse._SubParsersAction) -> None:
@@ -52,9 +52,9 @@ def run_command(options: argparse.Namespace) -> int:
 
 
 def _fixman_map(options: argparse.Namespace, picture: str | None) -> int:
-    from peptidyn.analysis.tables import write_csv
-    from peptidyn.ensemble.fixman_map import BASINS, fixman_map
+    from peptidyn.core.tables import write_csv
     from peptidyn.io.readers import load_structure
+    from peptidyn.metric.fixman_map import BASINS, fixman_map
     from peptidyn.model.build import build_tree
 
     if options.residue is None:
@@ -75,10 +75,10 @@ def _fixman_map(options: argparse.Namespace, picture: str | None) -> int:
 
 
 def _fixman_weights(options: argparse.Namespace, picture: str | None) -> int:
-    from peptidyn.analysis.tables import write_csv
-    from peptidyn.ensemble.reweighting import RIGID_TOLERANCE, fixman_weights
+    from peptidyn.core.tables import write_csv
     from peptidyn.io.readers import load_structure
     from peptidyn.io.trajectories import open_trajectory
+    from peptidyn.metric.fixman_weights import RIGID_TOLERANCE, fixman_weights
     from peptidyn.model.build import build_tree
 
     if options.top is None or options.temperature is None:

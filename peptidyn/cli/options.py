@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from peptidyn.errors import ArgumentError
+from peptidyn.core.errors import ArgumentError
 
 
 def examples(*commands: str) -> dict[str, Any]:

@@ -6,7 +6,7 @@ import argparse
 import sys
 
 from peptidyn.cli.options import examples
-from peptidyn.errors import MissingDependencyError
+from peptidyn.core.errors import MissingDependencyError
 
 
 def add_command(commands: argparse._SubParsersAction) -> None:
@@ -100,7 +100,7 @@ _RUN_SETTINGS = (
 def run_command(options: argparse.Namespace) -> int:
     """Run the command; return the exit status."""
     from peptidyn.analysis.run_plots import plot_run
-    from peptidyn.engine.runs import run
+    from peptidyn.runs.run import run
 
     def say(text: str) -> None:
         if not options.quiet:

@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from peptidyn.errors import ArgumentError, PeptidynError
-from peptidyn.files import replacing
+from peptidyn.core.errors import ArgumentError, PeptidynError
+from peptidyn.core.files import replacing
 from peptidyn.model.state import State
 
 FORMAT = 1

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from peptidyn.ensemble.fixman_potential import FixmanPotential
-from peptidyn.errors import MissingDependencyError, ModelError
+from peptidyn.core.errors import MissingDependencyError, ModelError
+from peptidyn.metric.fixman_potential import FixmanPotential
 from peptidyn.model.tree import TreeModel
 from peptidyn.solvers.protocol import get_solver
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import openmm
 
-from peptidyn.errors import ArgumentError, ModelError
+from peptidyn.core.errors import ArgumentError, ModelError
 from peptidyn.integrators.mover import Mover
 from peptidyn.model.kinematics import FREE, POINT
 from peptidyn.model.state import State

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import openmm
 
-from peptidyn.errors import ArgumentError
+from peptidyn.core.errors import ArgumentError
 from peptidyn.model.tree import TreeModel
 
 CONSTANT = "energy of the angles and torsions inside rigid units"

@@ -9,13 +9,13 @@ import numpy as np
 import openmm
 from openmm import app
 
+from peptidyn.core.errors import ArgumentError, ModelError
+from peptidyn.core.units import plain, plain_array
 from peptidyn.engine import checkpoints
 from peptidyn.engine.minimisation import Minimum, Watch, minimise, minimise_cartesian
 from peptidyn.engine.rigid_terms import lacks_rigid_terms
 from peptidyn.engine.torsion_integrators import TorsionIntegrator
-from peptidyn.errors import ArgumentError, ModelError
 from peptidyn.integrators.mover import Mover
-from peptidyn.units import plain, plain_array
 
 
 class TorsionSimulation(app.Simulation):

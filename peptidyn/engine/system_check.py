@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from peptidyn.errors import ModelError
+from peptidyn.core.errors import ModelError
 from peptidyn.model.tree import TreeModel
 
 _REFUSED = {

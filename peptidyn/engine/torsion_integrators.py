@@ -21,15 +21,15 @@ import numpy as np
 import openmm
 from openmm import unit
 
+from peptidyn.core.errors import ArgumentError, ModelError, PeptidynError
+from peptidyn.core.residues import WATERS, is_hydrogen
+from peptidyn.core.units import BOLTZMANN, plain
 from peptidyn.engine.system_check import check_system
-from peptidyn.ensemble.fixman_potential import check_temperature
-from peptidyn.errors import ArgumentError, ModelError, PeptidynError
 from peptidyn.integrators.mover import Mover
 from peptidyn.integrators.stepper import MetropolisStepper, Stepper
-from peptidyn.model.residues import WATERS, is_hydrogen
+from peptidyn.metric.fixman_potential import check_temperature
 from peptidyn.model.state import State
 from peptidyn.model.tree import TreeModel
-from peptidyn.units import BOLTZMANN, plain
 
 
 class StepError(PeptidynError, RuntimeError):

@@ -12,8 +12,8 @@ from typing import IO, Any
 
 import numpy as np
 
+from peptidyn.core.errors import ArgumentError
 from peptidyn.engine.checkpoints import write_npz
-from peptidyn.errors import ArgumentError
 
 QUANTITIES = {
     "step": "step",

@@ -7,7 +7,7 @@ import struct
 from pathlib import Path
 from typing import IO
 
-from peptidyn.errors import TrajectoryError
+from peptidyn.core.errors import TrajectoryError
 
 _DCD_HEADER = 276
 """Bytes before the first frame in the DCD files that OpenMM writes."""

@@ -13,12 +13,12 @@ from typing import Any
 
 import numpy as np
 
-from peptidyn.errors import ArgumentError
-from peptidyn.integrators import moves
+from peptidyn.core.errors import ArgumentError
+from peptidyn.kernels import motions as moves
+from peptidyn.kernels.packing import link_axes, pack
+from peptidyn.kernels.states import make_scratch
 from peptidyn.model.state import State
 from peptidyn.model.tree import TreeModel
-from peptidyn.solvers.articulated_model import link_axes, pack
-from peptidyn.solvers.articulated_states import make_scratch
 from peptidyn.solvers.protocol import raise_singular
 
 DRIFT_TOLERANCE = 1e-13

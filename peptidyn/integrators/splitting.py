@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from peptidyn.errors import ArgumentError
+from peptidyn.core.errors import ArgumentError
 
 
 def parse_splitting(word: str) -> list[tuple[str, float]]:

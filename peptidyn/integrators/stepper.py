@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from peptidyn.errors import ArgumentError
+from peptidyn.core.errors import ArgumentError
 from peptidyn.integrators.mover import Mover
 from peptidyn.integrators.splitting import parse_splitting
 

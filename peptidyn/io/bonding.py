@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 from scipy.spatial import cKDTree
 
-from peptidyn.atoms import Atoms
-from peptidyn.errors import StructureError
+from peptidyn.core.atoms import Atoms
+from peptidyn.core.errors import StructureError
 from peptidyn.io.composition import HYDROGENS, WATER, standard_residues
 from peptidyn.io.notes import Note, counted, some
 from peptidyn.io.topology import Bonds

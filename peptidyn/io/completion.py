@@ -18,15 +18,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from peptidyn.atoms import Atoms
-from peptidyn.errors import ArgumentError, StructureError
+from peptidyn.core.atoms import Atoms
+from peptidyn.core.errors import ArgumentError, StructureError
+from peptidyn.core.units import plain_array
 from peptidyn.io.bonding import settle_bonds
 from peptidyn.io.composition import HYDROGENS, WATER, Hydrogen, missing_atoms, standard_residues
 from peptidyn.io.notes import Note, counted, some
 from peptidyn.io.placement import Shape, Surroundings, place_heavy_atoms, place_hydrogens
 from peptidyn.io.structure import Structure
 from peptidyn.io.topology import atoms_from_topology, bonds_of, copy_topology
-from peptidyn.units import plain_array
 
 if TYPE_CHECKING:
     from openmm.app import Topology

@@ -12,7 +12,7 @@ from functools import cache
 from importlib.resources import files
 from xml.etree import ElementTree
 
-from peptidyn.atoms import Atoms
+from peptidyn.core.atoms import Atoms
 
 WATER = "HOH"
 HYDROGENS = frozenset({"H", "D"})

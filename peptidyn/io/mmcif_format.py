@@ -11,10 +11,10 @@ from Bio.PDB.MMCIF2Dict import MMCIF2Dict
 from Bio.PDB.mmcifio import MMCIFIO
 from openmm.app import PDBxFile
 
-from peptidyn.errors import StructureError
+from peptidyn.core.errors import StructureError
+from peptidyn.core.units import plain_array
 from peptidyn.io.altlocs import Site, choose_locations, site_name
 from peptidyn.io.raw import RawStructure, altloc_note, models_note, standard_name
-from peptidyn.units import plain_array
 
 _COVALENT = ("covale", "disulf", "modres")
 _CELL = ("length_a", "length_b", "length_c", "angle_alpha", "angle_beta", "angle_gamma")

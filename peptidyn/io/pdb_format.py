@@ -10,11 +10,11 @@ from dataclasses import dataclass, field
 
 from openmm.app import PDBFile, Topology
 
-from peptidyn.errors import StructureError
+from peptidyn.core.errors import StructureError
+from peptidyn.core.units import plain_array
 from peptidyn.io.altlocs import Site, choose_locations, site_name
 from peptidyn.io.notes import Note, counted
 from peptidyn.io.raw import RawStructure, altloc_note, models_note, standard_name
-from peptidyn.units import plain_array
 
 _END_OF_COORDINATES = 54
 _SMALLEST_CELL = 2.0

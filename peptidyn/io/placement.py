@@ -15,7 +15,7 @@ import numpy as np
 from scipy.optimize import least_squares
 from scipy.spatial import cKDTree
 
-from peptidyn.atoms import Atoms
+from peptidyn.core.atoms import Atoms
 from peptidyn.io.composition import HYDROGENS
 from peptidyn.io.residue_templates import inline_hydrogen, methylene_hydrogens, place, rotor_hydrogens, unit
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from peptidyn.errors import StructureError
+from peptidyn.core.errors import StructureError
 from peptidyn.io.notes import Note, counted, some
 
 if TYPE_CHECKING:

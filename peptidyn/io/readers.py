@@ -18,8 +18,8 @@ import numpy as np
 from scipy.sparse import coo_matrix
 from scipy.sparse.csgraph import connected_components
 
-from peptidyn.atoms import Atoms
-from peptidyn.errors import ArgumentError, StructureError
+from peptidyn.core.atoms import Atoms
+from peptidyn.core.errors import ArgumentError, StructureError
 from peptidyn.io.bonding import coincidence_error, coincident_pairs, settle_bonds
 from peptidyn.io.composition import WATER
 from peptidyn.io.notes import Note, counted, some

@@ -24,7 +24,7 @@ from xml.etree import ElementTree
 
 import numpy as np
 
-from peptidyn.units import ANGSTROM
+from peptidyn.core.units import ANGSTROM
 
 THREE_LETTER = MappingProxyType(
     dict(

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from peptidyn.atoms import Atoms
-from peptidyn.errors import ArgumentError, SelectionError, StructureError
+from peptidyn.core.atoms import Atoms
+from peptidyn.core.errors import ArgumentError, SelectionError, StructureError
+from peptidyn.core.units import plain_array
 from peptidyn.io.composition import Missing, missing_atoms
 from peptidyn.io.notes import Note, counted
 from peptidyn.io.topology import atoms_from_topology, bonds_of, copy_topology, masses_from_elements, reduced_box
-from peptidyn.units import plain_array
 
 if TYPE_CHECKING:
     import mdtraj

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from peptidyn.atoms import Atoms
-from peptidyn.errors import StructureError
+from peptidyn.core.atoms import Atoms
+from peptidyn.core.errors import StructureError
 
 if TYPE_CHECKING:
     from openmm.app import Topology

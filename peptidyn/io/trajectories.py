@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numba import njit, prange
 
-from peptidyn.errors import ArgumentError, SelectionError, TrajectoryError
+from peptidyn.core.checks import all_finite
+from peptidyn.core.errors import ArgumentError, SelectionError, TrajectoryError
 from peptidyn.io.quiet import quiet_readers
-from peptidyn.model.checks import all_finite
 from peptidyn.model.fitting import FrameFits, fit_frames
 from peptidyn.model.state import State
 from peptidyn.model.tree import TreeModel

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from peptidyn.errors import StructureError
-from peptidyn.files import write_text
+from peptidyn.core.errors import StructureError
+from peptidyn.core.files import write_text
+from peptidyn.core.units import ANGSTROM, plain_array
 from peptidyn.io.composition import standard_residues
-from peptidyn.units import ANGSTROM, plain_array
 
 if TYPE_CHECKING:
     from peptidyn.io.structure import Structure

@@ -35,13 +35,13 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from peptidyn.errors import ModelError, StructureError
+from peptidyn.core.errors import ModelError, StructureError
+from peptidyn.core.residues import STANDARD, is_amino_acid, missing_backbone, parent_name
+from peptidyn.core.units import ANGSTROM
 from peptidyn.model.dh import chain_transforms, dh_transform
-from peptidyn.model.residues import STANDARD, is_amino_acid, missing_backbone, parent_name
-from peptidyn.units import ANGSTROM
 
 if TYPE_CHECKING:
-    from peptidyn.atoms import Atoms
+    from peptidyn.core.atoms import Atoms
 
 COINCIDING = 1e-3
 """Bonded atoms nearer than this (nm) are taken for two copies of one atom."""
@@ -195,7 +195,7 @@ def backbone_frames(structure: HasAtoms) -> tuple[BackboneTable, ...]:
     Parameters
     ----------
     structure : Structure
-        Anything with ``atoms`` (`peptidyn.atoms.Atoms`) and ``positions`` ((n_atoms, 3), nm).
+        Anything with ``atoms`` (`peptidyn.core.atoms.Atoms`) and ``positions`` ((n_atoms, 3), nm).
 
     Returns
     -------

@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from peptidyn.atoms import Atoms
-from peptidyn.errors import ArgumentError
+from peptidyn.core.atoms import Atoms
+from peptidyn.core.errors import ArgumentError
+from peptidyn.core.units import plain, plain_array
 from peptidyn.model.build import build_tree
 from peptidyn.model.tree import TreeModel
-from peptidyn.units import plain, plain_array
 
 
 @dataclass(frozen=True, eq=False)

@@ -13,14 +13,14 @@ from typing import Any
 
 import numpy as np
 
-from peptidyn.atoms import Atoms
-from peptidyn.errors import ArgumentError, ModelError
+from peptidyn.core.atoms import Atoms
+from peptidyn.core.errors import ArgumentError, ModelError
+from peptidyn.core.residues import is_amino_acid
 from peptidyn.model import chemistry
 from peptidyn.model.chemistry import DEFAULT_SOFT, Bend, Rotor
 from peptidyn.model.graph import bridges, components
 from peptidyn.model.kinematics import FIXED, FREE, POINT, REVOLUTE
 from peptidyn.model.reference_geometry import reference_geometry
-from peptidyn.model.residues import is_amino_acid
 from peptidyn.model.tree import Coordinate, HardBond, TreeModel, coordinate_atoms
 
 COINCIDING = 1e-3

@@ -27,10 +27,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from peptidyn.atoms import Atoms
-from peptidyn.errors import ArgumentError, ModelError
-from peptidyn.model.geometry import bond_angle
-from peptidyn.model.residues import CHI, is_amino_acid, is_hydrogen, missing_backbone, parent_name
+from peptidyn.core.atoms import Atoms
+from peptidyn.core.errors import ArgumentError, ModelError
+from peptidyn.core.geometry import bond_angle
+from peptidyn.core.residues import CHI, is_amino_acid, is_hydrogen, missing_backbone, parent_name
 
 DEFAULT_SOFT = "phi psi chi"
 

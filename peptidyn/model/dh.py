@@ -27,7 +27,7 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from peptidyn.errors import ArgumentError
+from peptidyn.core.errors import ArgumentError
 
 COORDINATES = ("alpha", "beta", "gamma", "a", "b", "c")
 """Names of the six coordinates, in the order of every array here."""

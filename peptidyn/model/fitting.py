@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numba import njit, prange
 
-from peptidyn.model.geometry import best_rotation, improve_rotation, matrix_to_quaternion
+from peptidyn.core.geometry import best_rotation, improve_rotation, matrix_to_quaternion
 from peptidyn.model.kinematics import link_poses, measure_coordinates, place_atoms
 from peptidyn.model.state import State
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from peptidyn.errors import ModelError
+from peptidyn.core.errors import ModelError
 from peptidyn.model.kinematics import measure_coordinates
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from peptidyn.model.residues import WATERS, is_amino_acid
+from peptidyn.core.residues import WATERS, is_amino_acid
 
 if TYPE_CHECKING:
     from peptidyn.model.tree import TreeModel

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from peptidyn.errors import ArgumentError
-from peptidyn.units import plain_array
+from peptidyn.core.errors import ArgumentError
+from peptidyn.core.units import plain_array
 
 if TYPE_CHECKING:
     from peptidyn.model.tree import TreeModel

@@ -15,15 +15,15 @@ from typing import Any
 
 import numpy as np
 
-from peptidyn.atoms import Atoms
-from peptidyn.errors import ArgumentError, ModelError
+from peptidyn.core.atoms import Atoms
+from peptidyn.core.checks import all_finite
+from peptidyn.core.errors import ArgumentError, ModelError
+from peptidyn.core.units import plain_array
 from peptidyn.model import kinematics
-from peptidyn.model.checks import all_finite
 from peptidyn.model.fitting import Fit, fit_state
 from peptidyn.model.reference_geometry import reference_geometry
 from peptidyn.model.rigid_units import RigidUnit, describe_unit
 from peptidyn.model.state import State
-from peptidyn.units import plain_array
 
 _OF_TOPOLOGY = (
     "n_bodies", "torsion_index", "bend_index", "torsions", "bends", "unit_members", "coordinate_atoms",

@@ -14,7 +14,7 @@ from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from typing import Any, Protocol
 
-from peptidyn.errors import ArgumentError, MissingDependencyError, PeptidynError
+from peptidyn.core.errors import ArgumentError, MissingDependencyError, PeptidynError
 
 BACKENDS = ("serial", "threads", "processes")
 

@@ -29,17 +29,17 @@ from typing import Any
 import numpy as np
 import openmm
 
+from peptidyn.core.errors import ArgumentError, OutputError
+from peptidyn.core.progress import Progress
+from peptidyn.core.units import BOLTZMANN, plain, plain_array
 from peptidyn.engine.checkpoints import CheckpointError
-from peptidyn.ensemble.fixman_potential import check_temperature
-from peptidyn.errors import ArgumentError, OutputError
+from peptidyn.metric.fixman_potential import check_temperature
 from peptidyn.model.tree import TreeModel
-from peptidyn.progress import Progress
 from peptidyn.sampling.backends import make_backend
 from peptidyn.sampling.gibbs import SamplingError
 from peptidyn.sampling.moves import Move, TorsionalHMC, check_moves
 from peptidyn.sampling.replicas import Recipe, Stretch, run_stretch, start_checkpoint, tune_stretch
 from peptidyn.sampling.storage import ENERGIES, ENERGY_ROW, TORSIONS, ExchangeFolder
-from peptidyn.units import BOLTZMANN, plain, plain_array
 
 FORMAT = 1
 """Of the checkpoint; raised when the meaning of a field changes."""

@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from peptidyn.ensemble.statistics import statistical_inefficiency
-from peptidyn.errors import ArgumentError, PeptidynError
+from peptidyn.core.errors import ArgumentError, PeptidynError
+from peptidyn.core.progress import Progress
+from peptidyn.core.statistics import statistical_inefficiency
 from peptidyn.model.tree import TreeModel
-from peptidyn.progress import Progress
 from peptidyn.sampling.moves import Move, check_moves
 from peptidyn.sampling.tuning import StepTuner
 from peptidyn.sampling.walker import Walker

@@ -25,11 +25,11 @@ from typing import Any, ClassVar
 import numpy as np
 import openmm
 
-from peptidyn.errors import ArgumentError
+from peptidyn.core.errors import ArgumentError
+from peptidyn.core.units import plain
 from peptidyn.integrators.stepper import MetropolisStepper
 from peptidyn.sampling.tuning import StepTuner
 from peptidyn.sampling.walker import Walker
-from peptidyn.units import plain
 
 BACKBONE = ("phi", "psi")
 """Torsions that `PivotMove` turns."""

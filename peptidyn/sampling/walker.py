@@ -13,15 +13,15 @@ from typing import Any
 import numpy as np
 import openmm
 
+from peptidyn.core.errors import ArgumentError, ModelError
+from peptidyn.core.units import BOLTZMANN, plain_array
 from peptidyn.engine.simulation import find_platform
 from peptidyn.engine.system_check import check_system
 from peptidyn.engine.torsion_integrators import read_forces, repartition_hydrogen_mass
-from peptidyn.ensemble.fixman_potential import check_temperature
-from peptidyn.errors import ArgumentError, ModelError
 from peptidyn.integrators.mover import Mover
+from peptidyn.metric.fixman_potential import check_temperature
 from peptidyn.model.state import State
 from peptidyn.model.tree import TreeModel
-from peptidyn.units import BOLTZMANN, plain_array
 
 Checkpoint = dict[str, Any]
 """Everything that decides how a walker goes on: arrays, and the state of its random generator."""

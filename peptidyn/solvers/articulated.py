@@ -10,11 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from peptidyn.errors import ArgumentError
-from peptidyn.model.state import State
-from peptidyn.model.tree import TreeModel
-from peptidyn.solvers.articulated_model import pack
-from peptidyn.solvers.articulated_states import (
+from peptidyn.core.errors import ArgumentError
+from peptidyn.core.units import plain_array
+from peptidyn.kernels.packing import pack
+from peptidyn.kernels.states import (
     factor_and_solve,
     factor_state,
     forward_dynamics,
@@ -23,8 +22,9 @@ from peptidyn.solvers.articulated_states import (
     make_scratch,
     solve_state,
 )
+from peptidyn.model.state import State
+from peptidyn.model.tree import TreeModel
 from peptidyn.solvers.protocol import FactorPool, ReusableFactor, ReusingSolver, raise_singular
-from peptidyn.units import plain_array
 
 
 def moving_copy(state: State) -> tuple[np.ndarray, np.ndarray]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 from scipy.linalg import lapack, solve_triangular
 
-from peptidyn.errors import SolverError
+from peptidyn.core.errors import SolverError
 from peptidyn.model.kinematics import FIXED, FREE, POINT, PRISMATIC
 from peptidyn.model.state import State
 from peptidyn.model.tree import TreeModel

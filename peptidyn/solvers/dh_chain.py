@@ -17,15 +17,15 @@ from typing import Any
 
 import numpy as np
 
-from peptidyn.atoms import Atoms
-from peptidyn.errors import ArgumentError
+from peptidyn.core.atoms import Atoms
+from peptidyn.core.errors import ArgumentError
+from peptidyn.core.units import plain_array
 from peptidyn.model import dh
 from peptidyn.model.kinematics import FIXED, PRISMATIC, REVOLUTE
 from peptidyn.model.state import State
 from peptidyn.model.tree import Coordinate, TreeModel
 from peptidyn.solvers.dense import mass_matrix
 from peptidyn.solvers.protocol import get_solver
-from peptidyn.units import plain_array
 
 Soft = str | Sequence[str | Iterable[str]]
 

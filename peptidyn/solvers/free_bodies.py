@@ -30,7 +30,7 @@ from typing import NoReturn
 import numpy as np
 from numba import njit
 
-from peptidyn.errors import SolverError
+from peptidyn.core.errors import SolverError
 from peptidyn.model.dh import lie_rows
 from peptidyn.model.kinematics import FIXED, FREE, POINT, PRISMATIC, link_snapshot
 from peptidyn.model.state import State

@@ -25,8 +25,8 @@ import numpy as np
 import scipy.sparse
 from scipy.linalg import cho_solve_banded, cholesky_banded
 
-from peptidyn.errors import ArgumentError
-from peptidyn.units import plain_array
+from peptidyn.core.errors import ArgumentError
+from peptidyn.core.units import plain_array
 
 
 class PlanarArm:

@@ -21,12 +21,12 @@ from typing import Any, Generic, NoReturn, TypeVar
 
 import numpy as np
 
-from peptidyn.errors import ArgumentError, PeptidynError, SolverError
-from peptidyn.model.checks import all_finite
+from peptidyn.core.checks import all_finite
+from peptidyn.core.errors import ArgumentError, PeptidynError, SolverError
+from peptidyn.core.units import plain_array
 from peptidyn.model.state import State
 from peptidyn.model.tree import TreeModel
 from peptidyn.solvers.dynamics import bias_forces
-from peptidyn.units import plain_array
 
 
 class UnsupportedError(PeptidynError, NotImplementedError):
@@ -231,8 +231,8 @@ def raise_singular(tree: TreeModel, link: int) -> NoReturn:
 _MODULES = {
     "dense": ("peptidyn.solvers.dense", "DenseSolver"),
     "articulated": ("peptidyn.solvers.articulated", "ArticulatedSolver"),
-    "fixman": ("peptidyn.solvers.fixman", "FixmanSolver"),
-    "fixman-points": ("peptidyn.solvers.fixman_points", "FixmanPointsSolver"),
+    "fixman": ("peptidyn.solvers.fixman_elimination", "FixmanSolver"),
+    "fixman-points": ("peptidyn.solvers.point_elimination", "FixmanPointsSolver"),
     "spatial-operator": ("peptidyn.solvers.spatial_operator", "SpatialOperatorSolver"),
     "udu": ("peptidyn.solvers.udu", "UDUSolver"),
     "virtual-work": ("peptidyn.solvers.virtual_work", "VirtualWorkSolver"),

@@ -10,8 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from peptidyn.errors import ArgumentError
-from peptidyn.model.checks import all_finite
+from peptidyn.core.checks import all_finite
+from peptidyn.core.errors import ArgumentError
+from peptidyn.core.units import plain_array
 from peptidyn.model.state import State
 from peptidyn.model.tree import TreeModel
 from peptidyn.solvers.protocol import FactorPool, ReusableFactor, ReusingSolver, Solver, raise_singular
@@ -27,7 +28,6 @@ from peptidyn.solvers.spatial_factors import (
     square_root_columns,
     sum_log_pivots,
 )
-from peptidyn.units import plain_array
 
 DEFAULT_ALGORITHM = "fd4"
 """The fewest sweeps, and no bias torques that must cancel."""

@@ -21,7 +21,7 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
-from peptidyn.errors import SolverError
+from peptidyn.core.errors import SolverError
 from peptidyn.model.kinematics import FIXED, POINT
 from peptidyn.model.tree import TreeModel
 from peptidyn.solvers.protocol import raise_singular

@@ -29,14 +29,14 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from peptidyn.errors import ArgumentError
+from peptidyn.core.errors import ArgumentError
+from peptidyn.core.units import plain_array
 from peptidyn.model.kinematics import FREE, POINT, PRISMATIC, link_snapshot
 from peptidyn.model.state import State
 from peptidyn.model.tree import TreeModel
 from peptidyn.solvers.dynamics import link_bias_forces
 from peptidyn.solvers.protocol import FactorPool, ReusableFactor, ReusingSolver, raise_singular
 from peptidyn.solvers.spatial_algebra import add_shifted_inertia, smallest_pivot
-from peptidyn.units import plain_array
 
 PIVOT_TOLERANCE = 1e-13
 """A pivot below this part of the numbers that it is the difference of is a zero: what is left is rounding error."""

@@ -18,10 +18,10 @@ from peptidyn.analysis.report.run_folder import RunFolder, read_run
 from peptidyn.analysis.report.viewer import MOST_BYTES, view_data
 from peptidyn.analysis.step_limits import estimate_periods
 from peptidyn.analysis.transitions import count_transitions
-from peptidyn.ensemble.fixman_potential import FixmanPotential
-from peptidyn.ensemble.statistics import kish_size, statistical_inefficiency
-from peptidyn.files import write_text
-from peptidyn.units import BOLTZMANN
+from peptidyn.core.files import write_text
+from peptidyn.core.statistics import kish_size, statistical_inefficiency
+from peptidyn.core.units import BOLTZMANN
+from peptidyn.metric.fixman_potential import FixmanPotential
 
 __all__ = ["read_run", "write_report"]
 

@@ -12,8 +12,8 @@ import numpy as np
 from peptidyn.analysis.plots import new_figure
 from peptidyn.analysis.report.run_folder import RunFolder
 from peptidyn.analysis.run_plots import phi_psi_pairs
-from peptidyn.ensemble.statistics import kish_size
-from peptidyn.units import BOLTZMANN
+from peptidyn.core.statistics import kish_size
+from peptidyn.core.units import BOLTZMANN
 
 _DARK, _LIGHT = "#1f4e79", "#c8781e"  # apart in grey, and for every kind of colour blindness
 _ANGLES = range(-180, 181, 60)

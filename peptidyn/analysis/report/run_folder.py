@@ -11,14 +11,14 @@ from typing import Any
 
 import numpy as np
 
-from peptidyn.engine.run_settings import RunSettings, read_toml, resolve_settings
+from peptidyn.core.errors import ArgumentError
 from peptidyn.engine.torsion_integrators import repartition_hydrogen_mass
 from peptidyn.engine.torsion_reporter import read_torsions
-from peptidyn.errors import ArgumentError
 from peptidyn.io.readers import load_structure
 from peptidyn.io.structure import Structure
 from peptidyn.model.build import build_tree
 from peptidyn.model.tree import TreeModel
+from peptidyn.runs.settings import RunSettings, read_toml, resolve_settings
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,8 @@ import mdtraj
 import numpy as np
 
 from peptidyn.analysis.report.run_folder import RunFolder
+from peptidyn.core.residues import WATERS
 from peptidyn.io.quiet import quiet_readers
-from peptidyn.model.residues import WATERS
 
 MOST_BYTES = 4_000_000
 """Packed coordinates that a report may hold; frames are left out beyond."""

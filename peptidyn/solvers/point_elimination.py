@@ -6,7 +6,7 @@ numbers below), and section 2 of Lee, Wang & Chirikjian 2007; carried from chain
 
 x           positions of the N atoms; m their masses, each three times
 q = [s, h]  3N internal coordinates: soft ones (torsions, opened angles, the base) and hard ones (all others)
-B_s, B_h    the rows of soft and of hard coordinates in dq/dx; see `fixman_points_rows`
+B_s, B_h    the rows of soft and of hard coordinates in dq/dx; see `point_elimination_rows`
 G, H        mass matrix of the free atoms in q, and its inverse (5): H = [B_s; B_h] m^-1 [B_s; B_h]^T
 
 M is the soft block of G, so with the blocks (7) of H, here H11, H12, H22,
@@ -24,7 +24,7 @@ in which the bracket holds the velocities of the atoms.
     B_h C B_h^T - B_h C y^T (y C y^T)^-1 y C B_h^T = B_h (C - Y Y^T) B_h^T,      Y = C y^T L^-T,      y C y^T = L L^T
 
 that is, the same matrix with another C: the mobility of the atoms while the coordinates of y are held. C differs from
-m^-1 for the atoms of the front only (see `fixman_points_plan`), at most six at a time in a polypeptide. The
+m^-1 for the atoms of the front only (see `point_elimination_plan`), at most six at a time in a polypeptide. The
 pivots L of all blocks make ln det H22, and with the gains Y and the rows they hold the whole triangular factor of H22.
 """
 
@@ -49,8 +49,8 @@ from peptidyn.model.kinematics import (
 from peptidyn.model.state import State
 from peptidyn.model.tree import TreeModel
 from peptidyn.solvers.dynamics import link_bias_forces
-from peptidyn.solvers.fixman_points_plan import Plan, make_plan
-from peptidyn.solvers.fixman_points_rows import sparse_rows, write_rows
+from peptidyn.solvers.point_elimination_plan import Plan, make_plan
+from peptidyn.solvers.point_elimination_rows import sparse_rows, write_rows
 from peptidyn.solvers.protocol import FactorPool, ReusableFactor, ReusingSolver, raise_singular
 
 _PIVOT = 1e-14  # pivots of H22 smaller than this part of what free atoms would give hold rounding errors only

@@ -37,7 +37,7 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
-from peptidyn.errors import ArgumentError
+from peptidyn.core.errors import ArgumentError
 from peptidyn.model.kinematics import link_twists, project_wrenches
 from peptidyn.model.state import State
 from peptidyn.model.tree import TreeModel

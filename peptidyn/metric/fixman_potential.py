@@ -16,13 +16,13 @@ from typing import Any
 
 import numpy as np
 
-from peptidyn.errors import ArgumentError, SolverError
+from peptidyn.core.errors import ArgumentError, SolverError
+from peptidyn.core.units import BOLTZMANN, plain, plain_array
+from peptidyn.kernels.packing import pack_molecules
+from peptidyn.kernels.states import Scratch, factor_state, log_det_state, log_det_states, make_scratch
 from peptidyn.model.state import State
 from peptidyn.model.tree import TreeModel
-from peptidyn.solvers.articulated_model import pack_molecules
-from peptidyn.solvers.articulated_states import Scratch, factor_state, log_det_state, log_det_states, make_scratch
 from peptidyn.solvers.protocol import raise_singular
-from peptidyn.units import BOLTZMANN, plain, plain_array
 
 STRAIGHT = 1e-7
 """Opened bond angles whose sine is smaller than this have no defined metric."""

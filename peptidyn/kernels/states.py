@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 from numba import get_num_threads, get_thread_id, njit, prange
 
-from peptidyn.solvers import articulated_kernels as kernels
-from peptidyn.solvers.articulated_model import Packed
-from peptidyn.solvers.lanes import LANES
+from peptidyn.kernels import passes as kernels
+from peptidyn.kernels.lanes import LANES
+from peptidyn.kernels.packing import Packed
 
 BATCHES = 4
 """Many states are divided into this many batches per thread."""

@@ -25,11 +25,11 @@ from pathlib import Path
 
 from numba import njit, prange
 
+from peptidyn.kernels import passes as kernels
+from peptidyn.kernels.lanes import add6, at, get, get3, get6, plus, put, put_lanes, rolled
+from peptidyn.kernels.packing import BLADE, COM, MASS, MOMENT, PLATE, E
+from peptidyn.kernels.passes import A, F, G, R, S
 from peptidyn.model.kinematics import FREE, POINT, PRISMATIC
-from peptidyn.solvers import articulated_kernels as kernels
-from peptidyn.solvers.articulated_kernels import A, F, G, R, S
-from peptidyn.solvers.articulated_model import BLADE, COM, MASS, MOMENT, PLATE, E
-from peptidyn.solvers.lanes import add6, at, get, get3, get6, plus, put, put_lanes, rolled
 
 FACTOR = 0
 """Poses and factor of the present configuration."""
@@ -429,4 +429,4 @@ def run_parallel(program, numbers, batches, packed, scratch, layout, motion, vec
 
 def kernels_on_disk() -> bool:
     """True if the moves were compiled by an earlier run and are kept in the cache of compiled code."""
-    return any(Path(run_range._cache.cache_path).glob("moves.run_range-*.nbi"))
+    return any(Path(run_range._cache.cache_path).glob("motions.run_range-*.nbi"))

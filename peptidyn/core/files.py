@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from peptidyn.errors import OutputError
+from peptidyn.core.errors import OutputError
 
 
 @contextmanager

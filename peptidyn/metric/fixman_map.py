@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from peptidyn.ensemble.fixman_potential import FixmanPotential
-from peptidyn.errors import ArgumentError
+from peptidyn.core.errors import ArgumentError
+from peptidyn.metric.fixman_potential import FixmanPotential
 from peptidyn.model.tree import TreeModel
 
 BASINS = {

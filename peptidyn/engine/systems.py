@@ -10,7 +10,7 @@ import difflib
 from collections.abc import Sequence
 from typing import Any
 
-from peptidyn.errors import ArgumentError, ModelError
+from peptidyn.core.errors import ArgumentError, ModelError
 from peptidyn.io.notes import some
 
 IMPLICIT = ("obc2", "gbn2")

@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from peptidyn.analysis.tables import write_csv
-from peptidyn.errors import ArgumentError
-from peptidyn.progress import Progress
+from peptidyn.core.errors import ArgumentError
+from peptidyn.core.progress import Progress
+from peptidyn.core.tables import write_csv
 
 Value = str | int | float | bool
 

@@ -14,13 +14,13 @@ from pathlib import Path
 from typing import Any
 
 from peptidyn._version import __version__
-from peptidyn.engine.forces import WATER_MODELS
-from peptidyn.engine.preparation import prepare_structure
-from peptidyn.engine.run_settings import RunSettings, read_toml, resolve_settings
-from peptidyn.engine.runs import StopRequest, find_reference_geometry, make_model, run_name, written_and_read
-from peptidyn.errors import ArgumentError
-from peptidyn.files import write_text
+from peptidyn.core.errors import ArgumentError
+from peptidyn.core.files import write_text
+from peptidyn.engine.systems import WATER_MODELS
 from peptidyn.io.readers import load_structure
+from peptidyn.runs.preparation import prepare_structure
+from peptidyn.runs.run import StopRequest, find_reference_geometry, make_model, run_name, written_and_read
+from peptidyn.runs.settings import RunSettings, read_toml, resolve_settings
 from peptidyn.sampling.exchange import ReplicaExchange, geometric_temperatures
 from peptidyn.sampling.moves import CartesianHMC, Move, TorsionalHMC
 from peptidyn.sampling.storage import CHECKPOINT, TOPOLOGY

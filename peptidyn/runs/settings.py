@@ -13,8 +13,8 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
-from peptidyn.engine.forces import CUTOFF, SOLVENTS, WATER_MODELS
-from peptidyn.errors import ArgumentError
+from peptidyn.core.errors import ArgumentError
+from peptidyn.engine.systems import CUTOFF, SOLVENTS, WATER_MODELS
 from peptidyn.model.chemistry import BENDS, parse_soft
 
 PRESETS = {"torsions": "phi psi chi", "angles": "phi psi chi omega angles"}

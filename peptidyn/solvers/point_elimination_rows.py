@@ -8,7 +8,7 @@ Hard rows may be combined at will, and soft rows may take up hard ones: neither 
 the scale of hard rows enters both det(dq/dx) and det H22, where it cancels. So the three hard coordinates of an atom
 enter as the three Cartesian components of d, and the singularity of the angles at sin theta = 0 is not there.
 
-At a joint, the velocities d of all carriers (see `fixman_points_plan`), seen from the frame of the parent unit, are
+At a joint, the velocities d of all carriers (see `point_elimination_plan`), seen from the frame of the parent unit, are
 d = T s' with a column of T for each soft coordinate s. From T = [Q_1 Q_2] [R; 0] (Householder) follow
 
     soft rows R^-1 Q_1^T d,      hard rows Q_2^T d,      and the factor 1 / |det R| of |det dq/dx|.
@@ -26,7 +26,7 @@ import scipy.sparse
 from numba import njit
 
 from peptidyn.model.kinematics import FREE, POINT, PRISMATIC, REVOLUTE
-from peptidyn.solvers.fixman_points_plan import Blocks
+from peptidyn.solvers.point_elimination_plan import Blocks
 
 _DEPENDENT = 1e-7  # a motion whose part independent of the others is this small against its lever is no motion
 _WORLD_AXES = np.eye(3)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from peptidyn.atoms import Atoms
+from peptidyn.core.atoms import Atoms
 
 CHI: dict[str, tuple[tuple[str, str, str, str], ...]] = {
     "ARG": (

@@ -17,10 +17,10 @@ from typing import Any
 
 import numpy as np
 
-from peptidyn.engine.run_settings import RunSettings, resolve_settings
-from peptidyn.engine.runs import CHECKPOINT, run
-from peptidyn.errors import ArgumentError
-from peptidyn.files import write_text
+from peptidyn.core.errors import ArgumentError
+from peptidyn.core.files import write_text
+from peptidyn.runs.run import CHECKPOINT, run
+from peptidyn.runs.settings import RunSettings, resolve_settings
 from peptidyn.sampling.backends import make_backend
 
 TABLE = "ensemble.csv"

@@ -33,13 +33,15 @@ import openmm
 from openmm import app
 
 from peptidyn._version import __version__
+from peptidyn.core.errors import ArgumentError, OutputError
+from peptidyn.core.files import write_text
+from peptidyn.core.progress import Progress
+from peptidyn.core.units import BOLTZMANN
 from peptidyn.engine import checkpoints
-from peptidyn.engine.forces import make_system
 from peptidyn.engine.minimisation import minimise_cartesian
-from peptidyn.engine.preparation import find_waters, prepare_structure
 from peptidyn.engine.rigid_terms import drop_rigid_terms
-from peptidyn.engine.run_settings import TRAJECTORIES, RunSettings, read_toml, resolve_settings
 from peptidyn.engine.simulation import TorsionSimulation, find_platform
+from peptidyn.engine.systems import make_system
 from peptidyn.engine.torsion_integrators import (
     StepError,
     TorsionGHMCIntegrator,
@@ -49,15 +51,13 @@ from peptidyn.engine.torsion_integrators import (
 )
 from peptidyn.engine.torsion_reporter import TorsionReporter
 from peptidyn.engine.trajectory_frames import keep_frames
-from peptidyn.errors import ArgumentError, OutputError
-from peptidyn.files import write_text
-from peptidyn.integrators.moves import kernels_on_disk
 from peptidyn.io.readers import load_structure
 from peptidyn.io.structure import Structure
+from peptidyn.kernels.motions import kernels_on_disk
 from peptidyn.model.build import build_tree
 from peptidyn.model.tree import TreeModel
-from peptidyn.progress import Progress
-from peptidyn.units import BOLTZMANN
+from peptidyn.runs.preparation import find_waters, prepare_structure
+from peptidyn.runs.settings import TRAJECTORIES, RunSettings, read_toml, resolve_settings
 
 TOPOLOGY, SETTINGS, LOG = "topology.pdb", "run.toml", "log.csv"
 TORSIONS, CHECKPOINT, SUMMARY = "torsions.npz", "checkpoint.npz", "summary.json"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from scipy.fft import irfft, next_fast_len, rfft
 
-from peptidyn.errors import ArgumentError
+from peptidyn.core.errors import ArgumentError
 
 
 def statistical_inefficiency(series: np.ndarray) -> float:

@@ -21,7 +21,7 @@ numbers, [[A, B], [B^T, C]] with A and C by their upper triangles, B in full. Sp
 forces (torque, force).
 
 Arrays over links or degrees of freedom have a last axis of length 4 more if four states are worked on; see
-`peptidyn.solvers.lanes`. Links `first` to `last` must be whole molecules.
+`peptidyn.kernels.lanes`. Links `first` to `last` must be whole molecules.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ import math
 import numpy as np
 from numba import njit
 
+from peptidyn.kernels.lanes import add3, add6, all_above, at, get, get3, get6, plus, put, put3, put6, put_at, zero
+from peptidyn.kernels.packing import BLADE, COM, MASS, PLATE, SPHERE, E
 from peptidyn.model.kinematics import FREE, POINT, PRISMATIC
-from peptidyn.solvers.articulated_model import BLADE, COM, MASS, PLATE, SPHERE, E
-from peptidyn.solvers.lanes import add3, add6, all_above, at, get, get3, get6, plus, put, put3, put6, put_at, zero
 
 PIVOT = 1e-13
 """A pivot below this fraction of the terms it is the sum of is rounding error: the matrix is singular."""

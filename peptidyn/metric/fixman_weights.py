@@ -18,13 +18,13 @@ from typing import Any
 
 import numpy as np
 
-from peptidyn.ensemble.fixman_potential import FixmanPotential
-from peptidyn.ensemble.statistics import kish_size, statistical_inefficiency, weighted_average, weighted_histogram
-from peptidyn.errors import ArgumentError, TrajectoryError
+from peptidyn.core.errors import ArgumentError, TrajectoryError
+from peptidyn.core.progress import Progress
+from peptidyn.core.statistics import kish_size, statistical_inefficiency, weighted_average, weighted_histogram
 from peptidyn.io.trajectories import TrajectoryReader, open_trajectory
+from peptidyn.metric.fixman_potential import FixmanPotential
 from peptidyn.model.fitting import fit_frames
 from peptidyn.model.tree import TreeModel
-from peptidyn.progress import Progress
 
 RIGID_TOLERANCE = 5e-3
 """Default deviation (nm) beyond which a rigid unit of a frame counts as deformed; xtc files round to 0.5e-3."""

@@ -15,15 +15,15 @@ import numpy as np
 import openmm
 from openmm import app, unit
 
-from peptidyn.engine.forces import IMPLICIT, WATER_MODELS, load_force_field, undescribed
-from peptidyn.engine.run_settings import RunSettings
-from peptidyn.errors import ArgumentError, ModelError
+from peptidyn.core.errors import ArgumentError, ModelError
+from peptidyn.core.residues import WATERS
+from peptidyn.core.units import plain_array
+from peptidyn.engine.systems import IMPLICIT, WATER_MODELS, load_force_field, undescribed
 from peptidyn.io.notes import Note, counted
 from peptidyn.io.peptides import build_peptide
 from peptidyn.io.readers import load_structure
 from peptidyn.io.structure import Structure
-from peptidyn.model.residues import WATERS
-from peptidyn.units import plain_array
+from peptidyn.runs.settings import RunSettings
 
 PADDING = 1.0
 """Default layer of water around a molecule, nm."""

@@ -1,0 +1,1 @@
+"""What every room needs, once: atoms, residues, geometry, units, errors, files."""

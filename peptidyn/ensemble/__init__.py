@@ -1,1 +1,0 @@
-"""What constrained dynamics samples: the Fixman metric, momenta, weights."""

@@ -1,0 +1,1 @@
+"""The packed tree and its compiled passes; the only place that knows numba's internals."""
