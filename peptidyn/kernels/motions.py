@@ -14,19 +14,34 @@ C = sum m s s^T about it in the body's axes, the columns r_i of the rotation R1,
     sum m (x1 - x0) = m (c1 - c0),        sum m s0 x (x1 - x0) = sum m s1 x (x1 - x0) = sum b_i x r_i .
 
 About an origin at rest, momenta of bodies are the same with c0 and with c1, so that p0 and p1 are projections of the
-same wrenches. Vectors are four numbers side by side there, of which the last means nothing: a chain has little other
-arithmetic that can go on at once. Every drift leaves the factor of M at its end, which the next move needs.
+same wrenches. Vectors are single numbers of compiled code there, as in `peptidyn.kernels.lanes`: a chain has little
+other arithmetic that can go on at once. Every drift leaves the factor of M at its end, which the next move needs.
 """
 
 from __future__ import annotations
 
 import math
-from pathlib import Path
 
-from numba import njit, prange
+from numba import prange
 
 from peptidyn.kernels import passes as kernels
-from peptidyn.kernels.lanes import add6, at, get, get3, get6, plus, put, put_lanes, rolled
+from peptidyn.kernels.compiling import njit, on_disk
+from peptidyn.kernels.lanes import (
+    add6,
+    at,
+    combined,
+    crosses,
+    difference,
+    get,
+    get3,
+    get6,
+    get_vector,
+    moved,
+    put_vector,
+    scaled,
+    total,
+    turned,
+)
 from peptidyn.kernels.packing import BLADE, COM, MASS, MOMENT, PLATE, E
 from peptidyn.kernels.passes import A, F, G, R, S
 from peptidyn.model.kinematics import FREE, POINT, PRISMATIC
@@ -257,6 +272,15 @@ def _start_drift(packed, w, first, last, h, rows):
 
 
 @njit(cache=True, error_model="numpy", inline="always")
+def _trial_pose(rows, l):
+    """Return the axes and the position of the trial pose of a link."""
+    return (
+        get_vector(rows, l, AXES), get_vector(rows, l, AXES + 1), get_vector(rows, l, AXES + 2),
+        get_vector(rows, l, PLACE),
+    )  # fmt: skip
+
+
+@njit(cache=True, error_model="numpy", inline="always")
 def _displacement_wrenches(packed, w, turns, rows, first, last, h):
     """Pose links and write the wrenches of their displacements over h, about the O of before, into f.
 
@@ -265,39 +289,32 @@ def _displacement_wrenches(packed, w, turns, rows, first, last, h):
     parent, joint, _, _, _, constants, _ = packed
     sine, cosine, turn = turns[0], turns[1], turns[2]
     rate = 1.0 / h
-    x, y, z, p = get(rows, first, AXES), get(rows, first, AXES + 1), get(rows, first, AXES + 2), get(rows, first, PLACE)
+    x, y, z, p = _trial_pose(rows, first)
     for l in range(first, last):
         up = parent[l]
         if up >= 0:
             if up != l - 1:
-                x, y, z, p = get(rows, up, AXES), get(rows, up, AXES + 1), get(rows, up, AXES + 2), get(rows, up, PLACE)
+                x, y, z, p = _trial_pose(rows, up)
             e00, e01, e02, e10, e11, e12 = get6(constants, l, E)
             e20, e21, e22, a, b, c = get6(constants, l, E + 6)
-            p = p + plus(plus(a * x, b, y), c, z)
-            ex = plus(plus(e00 * x, e10, y), e20, z)
-            ey = plus(plus(e01 * x, e11, y), e21, z)
-            z = plus(plus(e02 * x, e12, y), e22, z)
+            p = total(p, combined(a, x, b, y, c, z))
+            x, y, z = combined(e00, x, e10, y, e20, z), combined(e01, x, e11, y, e21, z), combined(
+                e02, x, e12, y, e22, z)  # fmt: skip
             if joint[l] == PRISMATIC:
-                x, y = ex, ey
-                p = plus(p, at(turn, l), z)
+                p = moved(p, at(turn, l), z)
             else:
-                s, c = at(sine, l), at(cosine, l)
-                x, y = plus(c * ex, s, ey), plus(c * ey, -s, ex)
-            put(rows, l, AXES, x)
-            put(rows, l, AXES + 1, y)
-            put(rows, l, AXES + 2, z)
-            put(rows, l, PLACE, p)
-        before = get(rows, l, BEFORE)
+                x, y = turned(x, y, at(sine, l), at(cosine, l))
+            put_vector(rows, l, AXES, x)
+            put_vector(rows, l, AXES + 1, y)
+            put_vector(rows, l, AXES + 2, z)
+            put_vector(rows, l, PLACE, p)
+        before = get_vector(rows, l, BEFORE)
         a, b, c = get3(constants, l, COM)
-        f = (constants[l, MASS] * rate) * (p + plus(plus(a * x, b, y), c, z) - before)
-        # a x b = rolled(a * rolled(b) - rolled(a) * b)
-        b0, b1, b2 = get(rows, l, ROWS), get(rows, l, ROWS + 1), get(rows, l, ROWS + 2)
-        n = plus(plus(b0 * rolled(x), b1, rolled(y)), b2, rolled(z))
-        n = plus(n, before, rolled(f)) - plus(
-            plus(plus(rolled(b0) * x, rolled(b1), y), rolled(b2), z), rolled(before), f
-        )  # fmt: skip
-        put_lanes(w, l, F, rolled(n))
-        put_lanes(w, l, F + 3, f)
+        f = scaled(constants[l, MASS] * rate, difference(total(p, combined(a, x, b, y, c, z)), before))
+        b0, b1, b2 = get_vector(rows, l, ROWS), get_vector(rows, l, ROWS + 1), get_vector(rows, l, ROWS + 2)
+        # the torque first: what it writes into a fourth column is overwritten
+        put_vector(w, l, F, crosses(b0, x, b1, y, b2, z, before, f))
+        put_vector(w, l, F + 3, f)
 
 
 @njit(cache=True, error_model="numpy", inline="always")
@@ -429,4 +446,4 @@ def run_parallel(program, numbers, batches, packed, scratch, layout, motion, vec
 
 def kernels_on_disk() -> bool:
     """True if the moves were compiled by an earlier run and are kept in the cache of compiled code."""
-    return any(Path(run_range._cache.cache_path).glob("motions.run_range-*.nbi"))
+    return on_disk(run_range)

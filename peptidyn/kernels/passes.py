@@ -29,8 +29,8 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numba import njit
 
+from peptidyn.kernels.compiling import njit
 from peptidyn.kernels.lanes import add3, add6, all_above, at, get, get3, get6, plus, put, put3, put6, put_at, zero
 from peptidyn.kernels.packing import BLADE, COM, MASS, PLATE, SPHERE, E
 from peptidyn.model.kinematics import FREE, POINT, PRISMATIC

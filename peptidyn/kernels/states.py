@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import get_num_threads, get_thread_id, njit, prange
+from numba import get_num_threads, get_thread_id, prange
 
 from peptidyn.kernels import passes as kernels
+from peptidyn.kernels.compiling import njit
 from peptidyn.kernels.lanes import LANES
 from peptidyn.kernels.packing import Packed
 
