@@ -7,14 +7,11 @@ and the real files that OpenMM and PDBFixer ship.
 from __future__ import annotations
 
 import os
-from importlib.resources import files
 from pathlib import Path
 
 import pytest
+from real_structures import DATA, OPENMM_DATA, PDBFIXER_DATA
 
-DATA = Path(__file__).parent.parent / "data"
-OPENMM_DATA = Path(str(files("openmm.app"))) / "data"
-PDBFIXER_DATA = Path(str(files("pdbfixer"))) / "tests" / "data"
 MORE = os.environ.get("PEPTIDYN_STRUCTURES")
 _SUFFIXES = {".pdb", ".cif"}
 _LARGE = 1_000_000  # bytes: larger files take long where every atom is looked at

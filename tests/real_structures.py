@@ -19,7 +19,8 @@ DATA = Path(__file__).parents[1] / "data"
 OPENMM_DATA = Path(openmm.app.__file__).parent / "data"
 VILLIN_IN_WATER = OPENMM_DATA / "test.pdb"
 WATER_BOX = OPENMM_DATA / "tip3p.pdb"
-CRYSTAL = Path(pdbfixer.__file__).parent / "tests" / "data" / "1BHL.pdb"
+PDBFIXER_DATA = Path(pdbfixer.__file__).parent / "tests" / "data"
+CRYSTAL = PDBFIXER_DATA / "1BHL.pdb"
 
 
 def extra_paths() -> list[Path]:

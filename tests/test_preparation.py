@@ -7,7 +7,7 @@ import json
 import mdtraj
 import numpy as np
 import pytest
-from conftest import DATA, OPENMM_DATA
+from real_structures import DATA, OPENMM_DATA
 
 import peptidyn as ptd
 from peptidyn.cli import main

@@ -14,7 +14,7 @@ from pathlib import Path
 import mdtraj
 import numpy as np
 import pytest
-from conftest import DATA, OPENMM_DATA
+from real_structures import DATA, OPENMM_DATA
 
 from peptidyn.analysis.run_plots import phi_psi_pairs, plot_run
 from peptidyn.cli import main
