@@ -7,6 +7,8 @@ and the real files that OpenMM and PDBFixer ship.
 from __future__ import annotations
 
 import os
+import signal
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -61,3 +63,22 @@ def villin() -> Path:
 def integrase() -> Path:
     """HIV integrase (1BHL), a crystal structure: no hydrogens, a gap, waters, two modified cysteines (CAS)."""
     return PDBFIXER_DATA / "1BHL.pdb"
+
+
+@pytest.fixture
+def file_size_limit():
+    """A context manager that lets this process write files up to a number of bytes; needs no rights."""
+    resource = pytest.importorskip("resource", reason="limits on the size of files are a thing of Unix")
+
+    @contextmanager
+    def limited(size: int):
+        soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+        handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
+        try:
+            yield
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+            signal.signal(signal.SIGXFSZ, handler)
+
+    return limited

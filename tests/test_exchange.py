@@ -9,6 +9,7 @@ import os
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import butane
@@ -16,6 +17,7 @@ import mdtraj
 import numpy as np
 import openmm
 import pytest
+from butane_exchange import T, contents, make
 from real_structures import DATA
 
 import peptidyn as ptd
@@ -28,26 +30,6 @@ from peptidyn.sampling import storage
 from peptidyn.sampling.backends import BackendError, ProcessBackend, connect, make_backend
 from peptidyn.sampling.exchange import count_round_trips
 from peptidyn.sampling.gibbs import SamplingError
-
-T = ptd.geometric_temperatures(300, 700, 3)
-
-
-def make(folder=None, backend="serial", system=None, **options):
-    options = {"moves": [ptd.TorsionMove(turn=60), ptd.CartesianHMC(0.006, 4)], "sweeps": 2, "seed": 7, **options}
-    return ptd.ReplicaExchange(
-        butane.make_tree(), system or butane.make_system(), T, platform="Reference", folder=folder,
-        topology=butane.make_topology(), backend=backend, **options,
-    )  # fmt: skip
-
-
-def contents(folder: Path) -> dict[str, bytes]:
-    """All data of a run; DCD without its header, which holds the date."""
-    found = {}
-    for path in sorted(folder.rglob("*")):
-        if path.suffix in (".npy", ".csv", ".dcd"):
-            data = path.read_bytes()
-            found[str(path.relative_to(folder))] = data[276:] if path.suffix == ".dcd" else data
-    return found
 
 
 def test_files_can_be_read_while_the_run_goes_on(tmp_path):
@@ -120,8 +102,8 @@ def test_resuming_equals_never_having_stopped(tmp_path):
 def test_a_driver_that_is_killed_with_9_is_resumed(tmp_path):
     """Killed at any moment, perhaps in the middle of a write; the resumed files equal those of a whole run."""
     script = (
-        "import sys; from pathlib import Path; import test_exchange\n"
-        "with test_exchange.make(Path(sys.argv[1])) as exchange: exchange.run(100_000)"
+        "import sys; from pathlib import Path; import butane_exchange\n"
+        "with butane_exchange.make(Path(sys.argv[1])) as exchange: exchange.run(100_000)"
     )
     path = os.pathsep.join([str(Path(__file__).parent), *sys.path])
     folder = tmp_path / "killed"
@@ -243,25 +225,15 @@ def test_full_disk_is_one_sentence_and_the_run_goes_on_later(tmp_path, monkeypat
     assert contents(tmp_path / "full") == contents(tmp_path / "whole")
 
 
-@pytest.fixture
-def small_disk(tmp_path):
-    """A file system of 64 kB; needs root."""
-    place = tmp_path / "disk"
-    place.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(place)]
-    if os.geteuid() != 0 or subprocess.run(mount, capture_output=True, check=False).returncode:
-        pytest.skip("a small file system can be mounted by root only")
-    yield place
-    subprocess.run(["umount", str(place)], check=True)
-
-
-def test_a_disk_that_really_fills_up(small_disk):
-    with make(small_disk / "run", sweeps=40, every=1) as exchange:
-        with pytest.raises(OutputError, match="No space left on device"):
+def test_a_disk_that_really_fills_up(tmp_path, file_size_limit):
+    """A limit on the size of files stands in for the disk: a write beyond it stops half-way, as on a full disk."""
+    with make(tmp_path, sweeps=40, every=1) as exchange:
+        exchange.run(2)
+        with file_size_limit(20_000), pytest.raises(OutputError, match="File too large; the run can be resumed"):
             exchange.run(1000)
         done = exchange.iterations
-        assert 0 < done < 1000
-    with make(small_disk / "run", sweeps=40, every=1, resume=True) as again:
+        assert 2 < done < 1000
+    with make(tmp_path, sweeps=40, every=1, resume=True) as again:
         assert again.iterations == done  # the checkpoint is whole, and the files have what it says
         assert all(len(again.frames_of(r)[0]) == 40 * done for r in range(3))
 
@@ -306,27 +278,86 @@ def test_a_start_without_finite_energy_writes_nothing(tmp_path):
     assert not (tmp_path / "new").exists()
 
 
-def test_u_f_drops_out_of_the_exchange_criterion():
-    """u_i(x) = V/kT_i + U_F,i/kT_i, and the second term is the same number at every temperature."""
-    tree = ptd.build_tree(ptd.load_structure(DATA / "ala3.pdb"), "phi psi angles")
-    state = tree.reference
-    values = [ptd.FixmanPotential(tree, t).energy(state) / (BOLTZMANN * t) for t in (280.0, 500.0)]
-    assert values[0] == pytest.approx(values[1], rel=1e-14) and values[0] != 0
+class Scripted:
+    """A backend whose stretches end with given energies (kJ/mol), U_F / kT and momenta."""
+
+    def __init__(self, potential, metric=(0.0, 0.0, 0.0)):
+        self.potential, self.metric = potential, metric
+
+    def run(self, function, tasks, recipe):
+        return [
+            replace(
+                function(recipe, *task), final_potential=V, final_metric=U,
+                checkpoint={**task[0], "momentum": np.arange(1.0, 8.0)},
+            )
+            for task, V, U in zip(tasks, self.potential, self.metric, strict=True)
+        ]  # fmt: skip
+
+    def close(self):
+        pass
+
+
+class Draws(np.random.Generator):
+    """A random generator whose numbers are given; one too many is an error."""
+
+    def __init__(self, *numbers):
+        super().__init__(np.random.PCG64(0))
+        self.numbers = list(numbers)
+
+    def random(self):
+        return self.numbers.pop(0)
+
+
+def after_one_exchange(potential, draw, metric=(0.0, 0.0, 0.0)):
+    """Return the sampler after one iteration at 300, 400 and 500 K, which tries to exchange 300 and 400 K only."""
+    exchange = make(backend=Scripted(potential, metric), temperatures=[300.0, 400.0, 500.0])
+    exchange._rng = Draws(draw)
+    return exchange.run(1)
+
+
+# D = (1 / R 300 K - 1 / R 400 K) (16 - 10 kJ/mol) = 0.100227 mol/kJ x 6 kJ/mol = 0.60136, and exp(-D) = 0.54807
+@pytest.mark.parametrize(("draw", "accepted"), [(0.547, 1), (0.549, 0)])
+@pytest.mark.parametrize("metric", [(0.0, 0.0, 0.0), (20.0, -20.0, 3.0)], ids=["no U_F", "U_F drops out"])
+def test_the_exchange_criterion_by_hand(draw, accepted, metric):
+    exchange = after_one_exchange((10.0, 16.0, -1000.0), draw, metric)
+    assert exchange.attempted.tolist() == [1, 0] and exchange.accepted.tolist() == [accepted, 0]
+    assert exchange.levels.tolist() == ([1, 0, 2] if accepted else [0, 1, 2])
+
+
+def test_an_exchange_that_lowers_the_cold_energy_is_always_accepted():
+    assert after_one_exchange((16.0, 10.0, 0.0), 0.999999).levels.tolist() == [1, 0, 2]
+
+
+def test_even_and_odd_pairs_take_turns():
+    with make(backend=Scripted((0.0, 0.0, 0.0)), temperatures=[300.0, 400.0, 500.0]) as exchange:
+        exchange._rng = Draws(0.5, 0.5, 0.5)
+        exchange.run(3)
+        assert exchange.walk.tolist() == [[0, 1, 2], [1, 0, 2], [2, 0, 1]] and exchange.levels.tolist() == [2, 1, 0]
+        assert exchange.attempted.tolist() == [2, 1]
 
 
 def test_momenta_are_scaled_with_the_temperature():
-    with make(moves=[ptd.TorsionalHMC(0.01, 2, friction=0.01)], sweeps=1) as exchange:
-        kinetic = []
-        for i in range(1, 41):
-            exchange.run(i)
-            for replica, level in zip(exchange.replicas, exchange.levels, strict=True):
-                tree = butane.make_tree().with_geometry(replica["geometry"])
-                state = ptd.State.make(tree, replica["q"], replica["base_position"], replica["base_rotation"])
-                v = ptd.get_solver("articulated").solve(tree, state, replica["momentum"])
-                kinetic.append(0.5 * replica["momentum"] @ v / (BOLTZMANN * T[level]))
-        assert exchange.accepted.sum() > 5
-    # 7 degrees of freedom, 3.5 kT; momenta hardly change, so the error is that of a few independent draws
-    assert 2.0 < np.mean(kinetic) < 5.5
+    """By sqrt(T_new / T_old), so that p^T M^-1 p / kT stays: sqrt(400 / 300) = 1.15470, sqrt(300 / 400) = 0.86603."""
+    exchange = after_one_exchange((16.0, 10.0, 0.0), 0.5)
+    for replica, scale in zip(exchange.replicas, (1.1547005383792515, 0.8660254037844386, 1.0), strict=True):
+        assert replica["momentum"] == pytest.approx(scale * np.arange(1.0, 8.0), rel=1e-15)
+    rejected = after_one_exchange((0.0, 1000.0, 0.0), 0.5)
+    assert all(np.array_equal(replica["momentum"], np.arange(1.0, 8.0)) for replica in rejected.replicas)
+
+
+def test_stored_u_f_is_that_of_the_frame_at_its_temperature():
+    """U_F = (kT/2) ln(det M / J^2), here of rigid frames, whose only soft coordinate is stored."""
+    with make(moves=[ptd.TorsionMove()]) as exchange:
+        exchange.run(6)
+        frames = [exchange.at_temperature(level) for level in range(3)]
+    tree = butane.make_tree()
+    half_log_det = [
+        np.array([0.5 * np.linalg.slogdet(ptd.mass_matrix(tree, tree.reference.replace(q=x)))[1] for x in q])
+        for _, q in frames
+    ]
+    assert np.ptp(np.concatenate(half_log_det)) > 0.01
+    for level, (rows, _) in enumerate(frames):
+        assert rows["fixman"] / (BOLTZMANN * T[level]) == pytest.approx(half_log_det[level], rel=1e-12)
 
 
 def test_round_trips_are_counted():

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import os
-import resource
 
 import pytest
 
@@ -39,19 +38,10 @@ def test_errors_are_one_sentence(tmp_path):
     assert isinstance(caught.value, PeptidynError)
 
 
-def test_a_full_disk_leaves_nothing_behind(tmp_path):
+def test_a_full_disk_leaves_nothing_behind(tmp_path, file_size_limit):
     """The size limit of the process stands in for the disk: writing beyond it fails in the same way."""
-    import signal
-
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, hard))
-    try:
-        with pytest.raises(OutputError, match="cannot write"):
-            write_csv(tmp_path / "big.csv", ("a", "b"), ((i, i) for i in range(100_000)))
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-        signal.signal(signal.SIGXFSZ, handler)
+    with file_size_limit(20_000), pytest.raises(OutputError, match="cannot write"):
+        write_csv(tmp_path / "big.csv", ("a", "b"), ((i, i) for i in range(100_000)))
     assert os.listdir(tmp_path) == []
 
 
