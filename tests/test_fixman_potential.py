@@ -1,9 +1,8 @@
-"""The Fixman potential: exact results, gradients, forests, maps, and the OpenMM force."""
+"""The Fixman potential: exact results, gradients, forests."""
 
 from __future__ import annotations
 
 import numpy as np
-import openmm
 import pytest
 from openmm import unit
 from random_trees import random_state, random_tree
@@ -12,7 +11,7 @@ from scipy.integrate import quad
 
 import peptidyn as ptd
 from peptidyn.core.atoms import Atoms
-from peptidyn.core.errors import ArgumentError, ModelError, SolverError
+from peptidyn.core.errors import ArgumentError, SolverError
 from peptidyn.core.units import BOLTZMANN
 
 BENDS = "phi psi chi omega methyl angles"
@@ -182,18 +181,6 @@ def test_waters_and_ions_add_a_constant():
     )
 
 
-# ---------------------------------------------------------------------------- maps
-
-
-def test_map_of_capped_alanine():
-    chart = ptd.fixman_map(ptd.build_tree(load(DATA / "ala1.pdb"), "phi psi"), 2)
-    assert chart.range == pytest.approx(0.39, abs=0.02)
-    low = {"αR": (-63, -43), "PII": (-75, 145), "β": (-135, 135)}
-    values = [chart.at(*place) for place in low.values()]
-    assert np.ptp(values) < 0.1  # the basins differ little
-    assert chart.at(-180.0, 180.0) == chart.at(180.0, -180.0)
-
-
 def test_conformations_of_ala10():
     tree = ptd.build_tree(load(DATA / "ala10-helix.pdb"))
     potential = ptd.FixmanPotential(tree, 300)
@@ -207,76 +194,6 @@ def test_conformations_of_ala10():
     helix = energy(-57, -47)
     assert energy(-78, 149) - helix == pytest.approx(1.2, abs=0.1)
     assert energy(-139, 135) - helix == pytest.approx(-0.7, abs=0.1)
-
-
-def test_map_errors():
-    tree = ptd.build_tree(load(DATA / "ala3.pdb"))
-    with pytest.raises(ArgumentError, match="residue 99"):
-        ptd.fixman_map(tree, 99)
-    with pytest.raises(ArgumentError, match="only psi is soft"):
-        ptd.fixman_map(ptd.build_tree(load(DATA / "ala3.pdb"), "psi"), 3)
-
-
-# ---------------------------------------------------------------------------- the OpenMM force
-
-
-def context_with(tree, force, positions):
-    system = openmm.System()
-    for mass in tree.masses:
-        system.addParticle(float(mass))
-    system.addForce(force)
-    context = openmm.Context(system, openmm.VerletIntegrator(0.001), openmm.Platform.getPlatformByName("Reference"))
-    context.setPositions(positions)
-    return system, context
-
-
-@pytest.mark.parametrize("soft", ["phi psi chi", BENDS], ids=["torsions", "with-angles"])
-def test_force_in_a_context(soft):
-    tree = ptd.build_tree(load(DATA / "all20.pdb"), soft)
-    state = random_state(tree, np.random.default_rng(0))
-    x = tree.positions(state)
-    _, context = context_with(tree, ptd.FixmanForce(tree, 300 * unit.kelvin), x)
-    found = context.getState(energy=True, forces=True)
-    potential = ptd.FixmanPotential(tree, 300)
-    assert found.getPotentialEnergy()._value == pytest.approx(potential.energy(state), rel=1e-9)
-    F = found.getForces(asNumpy=True)._value
-    torque = potential.torque(state)
-    assert np.abs(tree.generalized_forces(state, F) - torque).max() < 1e-8 * np.abs(torque).max()
-    # no net force, no net torque; and the work along torsions is the change of the energy
-    assert np.abs(F.sum(axis=0)).max() < 1e-8 * np.abs(F).max()
-    assert np.abs(np.cross(x, F).sum(axis=0)).max() < 1e-8 * np.abs(F).max()
-    h = 1e-4
-    for k in range(0, tree.n_coordinates, 7):
-        e = np.eye(tree.n_coordinates)[k]
-        ends = []
-        for s in (1, -1):
-            context.setPositions(tree.positions(state.replace(q=state.q + s * h * e)))
-            ends.append(context.getState(energy=True).getPotentialEnergy()._value)
-        work = tree.generalized_forces(state, F)[tree.coordinate_dof[k]]
-        assert -(ends[0] - ends[1]) / (2 * h) == pytest.approx(work, abs=1e-5 * np.abs(torque).max())
-
-
-def test_force_survives_serialisation():
-    tree = ptd.build_tree(load(DATA / "ala3.pdb"))
-    system, context = context_with(tree, ptd.FixmanForce(tree, 300), tree.positions(tree.reference))
-    copy = openmm.XmlSerializer.deserialize(openmm.XmlSerializer.serialize(system))
-    other = openmm.Context(copy, openmm.VerletIntegrator(0.001), openmm.Platform.getPlatformByName("Reference"))
-    other.setPositions(tree.positions(tree.reference))
-    energies = [c.getState(energy=True).getPotentialEnergy()._value for c in (context, other)]
-    assert energies[0] == energies[1]
-
-
-def test_force_refuses_positions_without_the_constraints():
-    tree = ptd.build_tree(load(DATA / "ala3.pdb"))
-    x = tree.positions(tree.reference)
-    x[tree.atoms.residue_atoms[2]["O"]] += 0.05
-    _, context = context_with(tree, ptd.FixmanForce(tree, 300), x)
-    with pytest.raises(Exception, match="peptide plane ALA 3 - ALA 4"):
-        context.getState(energy=True)
-    from peptidyn.engine.fixman_force import FixmanComputation
-
-    with pytest.raises(ModelError, match="peptide plane"):
-        FixmanComputation(tree, 300).energy_and_forces(x)
 
 
 # ---------------------------------------------------------------------------- bad input

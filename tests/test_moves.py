@@ -10,8 +10,9 @@ import butane
 import numpy as np
 import openmm
 import pytest
+from correlated_samples import EDGES, histogram_p_value
 from real_structures import DATA
-from scipy import special, stats
+from scipy import special
 
 import peptidyn as ptd
 from peptidyn.core.errors import ArgumentError, ModelError
@@ -21,7 +22,6 @@ from peptidyn.sampling.tuning import StepTuner
 from peptidyn.sampling.walker import Walker
 
 T = 600.0
-EDGES = np.linspace(-np.pi, np.pi, 13)
 
 
 def alanine(soft: str = "phi psi", solvent: str = "vacuum"):
@@ -29,19 +29,6 @@ def alanine(soft: str = "phi psi", solvent: str = "vacuum"):
     system = ptd.make_system(structure.topology, solvent)
     structure = ptd.Structure.from_openmm(structure.topology, system, structure.positions)
     return structure, system, ptd.build_tree(structure, soft)
-
-
-def histogram_p_value(torsion: np.ndarray, expected: np.ndarray) -> float:
-    """p-value of chi squared over bins, thinned to independent samples; bins with less than 5 are joined."""
-    parts = (np.cos(torsion), np.sin(torsion), np.cos(2 * torsion), np.cos(3 * torsion))
-    thin = math.ceil(max(map(statistical_inefficiency, parts)))
-    found = np.histogram(torsion[::thin], EDGES)[0]
-    wanted = expected / expected.sum() * found.sum()
-    small = wanted < 5
-    found = np.append(found[~small], found[small].sum())
-    wanted = np.append(wanted[~small], wanted[small].sum())
-    keep = wanted > 0
-    return float(stats.chisquare(found[keep], wanted[keep] * found[keep].sum() / wanted[keep].sum()).pvalue)
 
 
 @pytest.mark.parametrize(

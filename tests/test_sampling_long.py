@@ -13,10 +13,9 @@ import butane
 import numpy as np
 import openmm
 import pytest
+from correlated_samples import EDGES, agree, check_ratio, histogram_p_value, mean_and_error
 from real_structures import DATA
 from scipy import stats
-from test_moves import EDGES, histogram_p_value
-from test_sampling_exactness import agree, check_ratio, mean_and_error
 
 import peptidyn as ptd
 from peptidyn.core.statistics import statistical_inefficiency

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import butane
 import pytest
-from test_sampling_exactness import check_ratio
+from correlated_samples import check_ratio
 
 import peptidyn as ptd
 
