@@ -162,8 +162,7 @@ def test_second_order(tree):
 
 
 def test_free_molecules_conserve_momenta(tree):
-    if tree.base == "fixed":
-        return
+    """The world takes up the momenta of a molecule whose base is fixed, and of no other."""
     mover = warm(tree)
 
     def totals():
@@ -174,7 +173,8 @@ def test_free_molecules_conserve_momenta(tree):
     before = totals()
     for _ in range(100):
         assert stepper.step()
-    assert np.abs(totals() - before).max() < 1e-8 * np.abs(before).max()
+    change = np.abs(totals() - before).max() / np.abs(before).max()
+    assert change > 1e-3 if tree.base == "fixed" else change < 1e-8
 
 
 def test_thermal_momenta_have_the_covariance_of_the_mass_matrix(tree):
