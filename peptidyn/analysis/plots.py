@@ -1,7 +1,12 @@
-"""Pictures. matplotlib is an extra: ``pip install "peptidyn[plots]"``."""
+"""What all pictures share: figures that need no screen, one look, saving. Also the maps and weights of U_F.
+
+matplotlib is an extra: ``pip install "peptidyn[plots]"``.
+"""
 
 from __future__ import annotations
 
+import base64
+import io
 import os
 from typing import Any
 
@@ -9,8 +14,17 @@ import numpy as np
 
 from peptidyn.core.errors import MissingDependencyError
 from peptidyn.core.files import replacing
+from peptidyn.core.statistics import kish_size
 from peptidyn.metric.fixman_map import BASINS, FixmanMap
 from peptidyn.metric.fixman_weights import FixmanWeights
+
+DARK, LIGHT = "#1f4e79", "#c8781e"
+"""Colours that stay apart in grey, and for every kind of colour blindness."""
+
+LINE: dict[str, Any] = {"linewidth": 0.9, "color": DARK}
+BARS: dict[str, Any] = {"color": LIGHT, "edgecolor": "black", "linewidth": 0.4}
+MARK: dict[str, Any] = {"linewidth": 0.9, "color": "black", "linestyle": "--"}
+"""Of a line that something is compared with."""
 
 
 def new_figure(*args: Any, **keywords: Any) -> tuple[Any, Any]:
@@ -33,6 +47,30 @@ def save_figure(figure: Any, path: str | os.PathLike[str]) -> None:
         figure.savefig(temporary, dpi=150)
 
 
+def as_data_uri(figure: Any) -> str:
+    """Return a figure as a PNG inside a data: address."""
+    buffer = io.BytesIO()
+    figure.savefig(buffer, dpi=110, format="png")
+    return "data:image/png;base64," + base64.b64encode(buffer.getvalue()).decode("ascii")
+
+
+def plain_label(text: str) -> str:
+    """Return text for matplotlib, which would read formulas between dollar signs."""
+    return text.replace("$", r"\$")
+
+
+def add_legend(axes: Any, **keywords: Any) -> None:
+    """Add the legend of all labelled artists, without a frame."""
+    axes.legend(frameon=False, fontsize=8, **keywords)
+
+
+def ramachandran_axes(axes: Any, **labels: Any) -> None:
+    """Make axes a square of phi and psi, degrees."""
+    angles = range(-180, 181, 60)
+    axes.set(xlim=(-180, 180), ylim=(-180, 180), xticks=angles, yticks=angles, aspect="equal")
+    axes.set(xlabel="φ (degrees)", ylabel="ψ (degrees)", **labels)
+
+
 def plot_fixman_map(chart: FixmanMap, path: str | os.PathLike[str]) -> None:
     """Draw U_F over phi and psi in kT, with contour lines and the standard basins."""
     figure, axes = new_figure()
@@ -50,23 +88,23 @@ def plot_fixman_map(chart: FixmanMap, path: str | os.PathLike[str]) -> None:
             bbox={"boxstyle": "round,pad=0.15", "facecolor": "black", "alpha": 0.6, "linewidth": 0},
         )  # fmt: skip
     figure.colorbar(filled, ax=axes, label="$U_F$ / kT, above the minimum", format="%.2f")
-    axes.set(xlabel="φ (degrees)", ylabel="ψ (degrees)", title=f"Fixman potential of {chart.residue}")
-    axes.set_xticks(range(-180, 181, 60))
-    axes.set_yticks(range(-180, 181, 60))
-    axes.set_aspect("equal")
+    ramachandran_axes(axes, title=f"Fixman potential of {chart.residue}")
     save_figure(figure, path)
 
 
 def plot_fixman_weights(weights: FixmanWeights, path: str | os.PathLike[str]) -> None:
     """Draw U_F along the trajectory and the distribution of the weights."""
-    figure, (left, right) = new_figure(1, 2, figsize=(9.0, 3.8))
-    left.plot(weights.time, weights.energy / weights.kT, linewidth=0.8, color="#1f4e79")
-    left.set(xlabel="time (ps)", ylabel="$U_F$ / kT", title="Fixman potential along the trajectory")
-    right.hist(weights.weights * len(weights), bins=40, color="#c8781e", edgecolor="black", linewidth=0.4)
-    right.axvline(1.0, color="black", linestyle="--", linewidth=0.9, label="equal weights")
-    right.set(
-        xlabel="weight × number of frames", ylabel="frames",
-        title=f"effective sample size {weights.effective_sample_size:.0f} of {len(weights)}",
-    )  # fmt: skip
-    right.legend(frameon=False)
-    save_figure(figure, path)
+    save_figure(fixman_figure(weights.time, weights.energy / weights.kT, weights.weights), path)
+
+
+def fixman_figure(time: np.ndarray, energy: np.ndarray, weights: np.ndarray) -> Any:
+    """Draw U_F (n_frames,), kT, along the time (ps), and the distribution of normalised weights (n_frames,)."""
+    figure, (left, right) = new_figure(1, 2, figsize=(9.0, 3.6))
+    left.plot(time, energy - energy.mean(), **LINE)
+    left.set(xlabel="time (ps)", ylabel="$U_F$ − mean (kT)", title="Fixman potential along the trajectory")
+    right.hist(weights * len(weights), bins=40, **BARS)
+    right.axvline(1.0, label="equal weights", **MARK)
+    title = f"effective sample size {kish_size(weights):.0f} of {len(weights)}"
+    right.set(xlabel="weight × number of frames", ylabel="frames", title=title)
+    add_legend(right)
+    return figure

@@ -1,18 +1,37 @@
-"""Pictures of a run, from the files in its folder: energy and temperature, Ramachandran plot, drift."""
+"""Pictures of a run, from the table of its frames: for its folder, and for its report.
+
+Lines are told apart by style and position as well as by colour.
+"""
 
 from __future__ import annotations
 
+import math
 import os
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from peptidyn.analysis.plots import new_figure, save_figure
+from peptidyn.analysis.plots import (
+    BARS,
+    DARK,
+    LIGHT,
+    LINE,
+    MARK,
+    add_legend,
+    new_figure,
+    plain_label,
+    ramachandran_axes,
+    save_figure,
+)
 from peptidyn.core.errors import ArgumentError
 from peptidyn.runs.settings import read_toml
 
-_BLUE, _ORANGE = "#1f4e79", "#c8781e"
+Table = dict[str, np.ndarray]
+"""Energies and coordinates per frame; see `peptidyn.engine.torsion_reporter.read_torsions`."""
+
+MOST_CHI = 12
+"""Distributions of chi angles that are drawn; those of more residues would be too small to read."""
 
 
 def plot_run(folder: str | os.PathLike[str]) -> list[Path]:
@@ -36,25 +55,23 @@ def plot_run(folder: str | os.PathLike[str]) -> list[Path]:
         raise ArgumentError(f"{place} holds no torsions.npz to draw from") from error
     if len(table["step"]) < 2:
         return []
-    pictures = [place / "energy.png", place / "drift.png"]
     settings = read_toml(place / "run.toml")
-    _plot_energy(table, pictures[0], settings)
-    _plot_drift(table, pictures[1], conserved=settings.get("ensemble") == "nve")
-    pairs = phi_psi_pairs(table)
-    if pairs:
-        pictures.append(place / "ramachandran.png")
-        _plot_ramachandran(table, pairs, pictures[-1])
-    return pictures
-
-
-def phi_psi_pairs(table: dict[str, np.ndarray]) -> list[tuple[int, int]]:
-    """Return the columns (phi, psi) of every residue that has both."""
-    place = {
-        (kind, chain, residue): column
-        for column, (kind, chain, residue) in enumerate(
-            zip(table["torsion_kind"], table["torsion_chain"], table["torsion_residue"].tolist(), strict=True)
-        )
+    conserved = settings.get("ensemble") == "nve"
+    figures = {
+        "energy": energy_figure(table, None if conserved else settings.get("temperature")),
+        "drift": drift_figure(table, conserved),
+        "ramachandran": ramachandran_figure(table),
     }
+    pictures = {place / f"{name}.png": figure for name, figure in figures.items() if figure is not None}
+    for path, figure in pictures.items():
+        save_figure(figure, path)
+    return list(pictures)
+
+
+def phi_psi_pairs(table: Table) -> list[tuple[int, int]]:
+    """Return the columns (phi, psi) of every residue that has both."""
+    names = zip(table["torsion_kind"], table["torsion_chain"], table["torsion_residue"].tolist(), strict=True)
+    place = {name: column for column, name in enumerate(names)}
     return [
         (column, place["psi", chain, residue])
         for (kind, chain, residue), column in place.items()
@@ -62,55 +79,98 @@ def phi_psi_pairs(table: dict[str, np.ndarray]) -> list[tuple[int, int]]:
     ]
 
 
-def _plot_energy(table: dict[str, np.ndarray], path: Path, settings: dict[str, Any]) -> None:
-    figure, (upper, lower) = new_figure(2, 1, figsize=(7.0, 5.4), sharex=True)
-    upper.plot(table["time"], table["potential"], linewidth=0.9, color=_BLUE, label="potential")
+def energy_figure(table: Table, target: float | None) -> Any:
+    """Energies and kinetic temperature along the run; `target` is the temperature (K) of its heat bath, if any."""
+    figure, (upper, lower) = new_figure(2, 1, figsize=(8.0, 5.4), sharex=True)
+    time = table["time"]
+    for name, style, colour in (("potential", "-", DARK), ("kinetic", ":", "black"), ("total", "--", LIGHT)):
+        upper.plot(time, table[name], style, linewidth=1.0, color=colour, label=name)
     if table["fixman"].any():
         # only its changes matter: the level of ln det M depends on units
         level = table["fixman"] - table["fixman"].mean() + table["potential"].mean()
-        upper.plot(table["time"], level, linewidth=0.9, color=_ORANGE, label="Fixman, shifted")
-    upper.set(ylabel="energy (kJ/mol)", title="Potential energy and temperature")
-    upper.legend(frameon=False, fontsize=8)
+        upper.plot(time, level, "-.", linewidth=0.9, color="grey", label="Fixman, shifted")
+    upper.set(ylabel="energy (kJ/mol)", title="Energies and temperature")
+    add_legend(upper, ncols=4)
     mean = float(table["temperature"].mean())
-    lower.plot(table["time"], table["temperature"], linewidth=0.9, color=_BLUE)
-    lower.axhline(mean, color="black", linestyle="--", linewidth=0.9, label=f"mean {mean:.0f} K")
-    target = settings.get("temperature")
-    if target is not None and settings.get("ensemble") != "nve":
-        lower.axhline(target, color=_ORANGE, linewidth=0.9, label=f"target {target:.0f} K")
+    lower.plot(time, table["temperature"], **LINE)
+    lower.axhline(mean, label=f"mean {mean:.1f} K", **MARK)
+    if target is not None:
+        lower.axhline(target, color=LIGHT, linestyle=":", linewidth=1.4, label=f"heat bath {target:g} K")
     lower.set(xlabel="time (ps)", ylabel="kinetic temperature (K)")
-    lower.legend(frameon=False, fontsize=8)
-    save_figure(figure, path)
+    add_legend(lower, ncols=2)
+    return figure
 
 
-def _plot_drift(table: dict[str, np.ndarray], path: Path, conserved: bool) -> None:
-    """Draw the total energy; its drift means something only where nothing exchanges energy with the molecule."""
-    figure, axes = new_figure()
+def drift_figure(table: Table, conserved: bool) -> Any:
+    """Total energy; its drift means something only where nothing exchanges energy with the molecule."""
+    figure, axes = new_figure(figsize=(8.0, 3.4))
     time, change = table["time"], table["total"] - table["total"][0]
-    axes.plot(time, change, linewidth=0.9, color=_BLUE)
+    axes.plot(time, change, **LINE)
     if conserved:
         slope, offset = np.polyfit(time, change, 1)
-        label = f"{1000 * slope:+.3g} kJ/mol/ns"
-        axes.plot(time, offset + slope * time, color="black", linestyle="--", linewidth=0.9, label=label)
-        axes.legend(frameon=False)
+        axes.plot(time, offset + slope * time, label=f"{1000 * slope:+.3g} kJ/mol/ns", **MARK)
+        add_legend(axes)
     title = "Drift of the total energy" if conserved else "Total energy, exchanged with the heat bath"
-    axes.set(xlabel="time (ps)", ylabel="change of the total energy (kJ/mol)", title=title)
-    save_figure(figure, path)
+    axes.set(xlabel="time (ps)", ylabel="change of the\ntotal energy (kJ/mol)", title=title)
+    return figure
 
 
-def _plot_ramachandran(table: dict[str, np.ndarray], pairs: list[tuple[int, int]], path: Path) -> None:
-    figure, axes = new_figure(figsize=(5.4, 5.0))
+def ramachandran_figure(table: Table) -> Any | None:
+    """All phi/psi pairs, shaded by time; None if there are none."""
+    pairs = phi_psi_pairs(table)
+    if not pairs:
+        return None
+    figure, axes = new_figure(figsize=(5.6, 4.9))
     degrees = np.rad2deg(table["torsions"])
     phi, psi = degrees[:, [p for p, _ in pairs]], degrees[:, [s for _, s in pairs]]
-    colour: Any = np.broadcast_to(table["time"][:, None], phi.shape)
-    points = axes.scatter(phi.ravel(), psi.ravel(), c=colour.ravel(), s=6, cmap="cividis", linewidths=0)
-    figure.colorbar(points, ax=axes, label="time (ps)", fraction=0.046, pad=0.04)
-    axes.set(
-        xlim=(-180, 180), ylim=(-180, 180), xlabel="φ (degrees)", ylabel="ψ (degrees)",
-        title=f"{len(pairs)} residues, {len(degrees)} frames",
-    )  # fmt: skip
-    axes.set_xticks(range(-180, 181, 60))
-    axes.set_yticks(range(-180, 181, 60))
+    time = np.broadcast_to(table["time"][:, None], phi.shape)
+    points = axes.scatter(phi.ravel(), psi.ravel(), c=time.ravel(), s=6, cmap="cividis", linewidths=0)
+    figure.colorbar(points, ax=axes, label="time (ps)", shrink=0.85)
+    ramachandran_axes(axes, title=f"{len(pairs)} residues, {len(degrees)} frames")
     axes.axhline(0, color="grey", linewidth=0.5)
     axes.axvline(0, color="grey", linewidth=0.5)
-    axes.set_aspect("equal")
-    save_figure(figure, path)
+    return figure
+
+
+def chi_figure(table: Table) -> tuple[Any | None, int]:
+    """Distributions of the first chi angles, and how many more there are; None if there are none."""
+    kinds = table["torsion_kind"]
+    columns = [i for i, kind in enumerate(kinds) if str(kind).startswith("chi")]
+    if not columns:
+        return None, 0
+    shown = columns[:MOST_CHI]
+    across = min(4, len(shown))
+    down = math.ceil(len(shown) / across)
+    size = (2.3 * across + 0.6, 1.9 * down + 0.6)
+    figure, grid = new_figure(down, across, figsize=size, sharex=True, squeeze=False)
+    degrees = np.rad2deg(table["torsions"])
+    for axes, column in zip(grid.flat, shown, strict=False):
+        axes.hist(degrees[:, column], bins=np.arange(-180, 181, 10), **BARS)
+        name = f"{kinds[column]} {table['torsion_residue_name'][column]} {table['torsion_residue_id'][column]}"
+        axes.set_title(plain_label(name), fontsize=9)
+        axes.set(xlim=(-180, 180), xticks=(-180, -60, 60, 180))
+    for axes in list(grid.flat)[len(shown) :]:
+        axes.set_visible(False)
+    figure.supxlabel("χ (degrees)")
+    figure.supylabel("frames")
+    return figure, len(columns) - len(shown)
+
+
+def acceptance_figure(table: Table) -> Any | None:
+    """Acceptance rate of the proposals so far, along the run; None unless proposals were made."""
+    if not np.isfinite(table["acceptance"]).any():
+        return None
+    figure, axes = new_figure(figsize=(8.0, 2.8))
+    axes.plot(table["time"], table["acceptance"], **LINE)
+    axes.set(xlabel="time (ps)", ylabel="acceptance rate")
+    return figure
+
+
+def iterations_figure(table: Table) -> Any:
+    """How many iterations the drift took at the reported steps."""
+    figure, axes = new_figure(figsize=(5.0, 2.8))
+    count = np.bincount(table["iterations"])
+    axes.bar(np.arange(len(count)), count, **BARS)
+    axes.set(xlabel="iterations of the drift", ylabel="reported steps")
+    axes.xaxis.get_major_locator().set_params(integer=True)
+    return figure

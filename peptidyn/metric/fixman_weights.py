@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from scipy.special import softmax
 
 from peptidyn.core.errors import ArgumentError, TrajectoryError
 from peptidyn.core.progress import Progress
@@ -75,12 +76,12 @@ class FixmanWeights:
     @property
     def weights(self) -> np.ndarray:
         """Normalised weights (n,) that remove the bias of rigid dynamics."""
-        return _normalised(-self.energy / self.kT)
+        return softmax(-self.energy / self.kT)
 
     @property
     def inverse_weights(self) -> np.ndarray:
         """Normalised weights (n,) that restore the bias, for trajectories made with U_F."""
-        return _normalised(self.energy / self.kT)
+        return softmax(self.energy / self.kT)
 
     @property
     def deformed(self) -> np.ndarray:
@@ -127,11 +128,6 @@ class FixmanWeights:
         else:
             lines.append(f"all frames are rigid within {self.tolerance:g} nm (worst {self.misfit[worst]:.1e} nm)")
         return "\n".join(lines)
-
-
-def _normalised(exponent: np.ndarray) -> np.ndarray:
-    w = np.exp(exponent - exponent.max())
-    return w / w.sum()
 
 
 def fixman_weights(

@@ -10,10 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from scipy.special import softmax
+from scipy.stats import circmean
 
 from peptidyn._version import __version__
-from peptidyn.analysis.report import figures
-from peptidyn.analysis.report.page import Section, paragraph, picture, render_page, table, viewer_section
+from peptidyn.analysis import run_plots as plots
+from peptidyn.analysis.plots import as_data_uri, fixman_figure
+from peptidyn.analysis.report.page import render_page
 from peptidyn.analysis.report.run_folder import RunFolder, read_run
 from peptidyn.analysis.report.viewer import MOST_BYTES, view_data
 from peptidyn.analysis.step_limits import estimate_periods
@@ -25,14 +28,11 @@ from peptidyn.metric.fixman_potential import FixmanPotential
 
 __all__ = ["read_run", "write_report"]
 
-_ENDINGS = {
-    "finished": "The run is complete.",
-    "interrupted": "The run was interrupted and can be continued: peptidyn run --resume -o FOLDER.",
-    "killed": "The run was killed, or is still running. What it had reported so far is shown; it can be continued: "
-    "peptidyn run --resume -o FOLDER.",
-}
 FASTEST = 8
 """Rows in the table of fastest coordinates."""
+
+Rows = list[tuple[Any, ...]]
+"""Of a table: numbers stand at the right."""
 
 
 def write_report(
@@ -51,181 +51,126 @@ def write_report(
     """
     run = read_run(folder)
     target = run.path / "report.html" if output is None else Path(output)
-    data, left_out = view_data(run, most_bytes)
-    view = "\n".join(paragraph(note) for note in left_out)
-    if data is not None:
-        view += viewer_section(data)
-    sections = [
-        Section("overview", "Overview", _overview(run)),
-        Section("energy", "Energy", _energy(run)),
-        Section("torsions", "Torsions", _torsions(run)),
-        Section("fixman", "Fixman", _fixman(run)),
-        Section("step", "Time step", _step(run)),
-        Section("view", "3-D view", view),
-    ]
-    name = run.settings.file or "capped decaalanine"
-    title = f"peptidyn run: {Path(name).name}"
-    time = float(run.table["time"][-1])
-    subtitle = f"{run.n_frames} frames, {time:g} ps, {run.settings.ensemble}, {run.settings.temperature:g} K"
-    write_text(target, render_page(title, subtitle, sections, with_viewer=data is not None))
+    table, conserved = run.table, run.settings.ensemble == "nve"
+    fixman, fixman_picture = _fixman(run)
+    chi, more_chi = plots.chi_figure(table)
+    figures = {
+        "energy": plots.energy_figure(table, None if conserved else run.settings.temperature),
+        "drift": plots.drift_figure(table, conserved),
+        "acceptance": plots.acceptance_figure(table),
+        "ramachandran": plots.ramachandran_figure(table),
+        "chi": chi,
+        "fixman": fixman_picture,
+        "iterations": plots.iterations_figure(table),
+    }
+    view, left_out = view_data(run, most_bytes)
+    page = render_page(
+        title=f"peptidyn run: {Path(run.settings.file or 'capped decaalanine').name}",
+        run=run,
+        time=float(table["time"][-1]),
+        pictures={name: as_data_uri(figure) for name, figure in figures.items() if figure is not None},
+        facts=_facts(run),
+        settings=[(k, _setting(v)) for k, v in asdict(run.settings).items() if v not in (None, ())],
+        notes=[*run.summary.get("notes", []), *(str(note) for note in run.structure.notes)],
+        versions=_versions(run),
+        averages=_averages(run),
+        drift=_drift(run) if conserved else None,
+        more_chi=more_chi,
+        transitions=_transitions(run),
+        fixman=fixman,
+        periods=_periods(run),
+        view=view,
+        left_out=left_out,
+    )
+    write_text(target, page)
     return target
 
 
-def _overview(run: RunFolder) -> str:
-    tree, summary = run.tree, run.summary
-    parts = [paragraph(_ENDINGS[run.ending].replace("FOLDER", run.path.name), "" if summary else "warning")]
-    facts: list[tuple[str, Any]] = [
+def _facts(run: RunFolder) -> Rows:
+    tree = run.tree
+    facts: Rows = [
         ("state", run.ending),
         ("frames", run.n_frames),
         ("simulated time (ps)", round(float(run.table["time"][-1]), 6)),
         ("steps", int(run.table["step"][-1])),
         ("atoms", tree.n_atoms),
         ("torsions", tree.n_torsions),
-        ("opened bond angles", tree.n_bends),
+        ("soft bond angles", tree.n_bends),
         ("degrees of freedom", tree.n_dof),
         ("Fixman potential", "on" if run.settings.uses_fixman else "off"),
     ]
-    if summary.get("ns_per_day"):
-        facts.append(("speed (ns/day)", round(summary["ns_per_day"], 1)))
-    parts += ["<h2>What was run</h2>", table((name, str(value)) for name, value in facts), "<h2>Settings</h2>"]
-    settings = [(name, _setting(value)) for name, value in asdict(run.settings).items() if value not in (None, ())]
-    parts.append(table(settings))
-    notes = [*summary.get("notes", []), *(str(note) for note in run.structure.notes)]
-    if notes:
-        parts += ["<h2>Notes</h2>", *(paragraph(note) for note in notes)]
-    versions = [("peptidyn, of the run", summary.get("peptidyn", "not recorded"))]
-    versions += [("OpenMM, of the run", f"{summary.get('openmm', 'not recorded')} ({summary.get('platform', '?')})")]
-    versions += [("peptidyn, of this report", __version__), ("Python, of this report", platform.python_version())]
-    versions += [(f"{name}, of this report", version(name)) for name in ("numpy", "numba", "mdtraj")]
-    return "\n".join([*parts, "<h2>Versions</h2>", table(versions)])
+    if run.summary.get("ns_per_day"):
+        facts.append(("speed (ns/day)", round(run.summary["ns_per_day"], 1)))
+    return [(name, str(value)) for name, value in facts]
+
+
+def _versions(run: RunFolder) -> Rows:
+    recorded = {"openmm": "not recorded", "platform": "?", "peptidyn": "not recorded", **run.summary}
+    return [
+        ("peptidyn, of the run", recorded["peptidyn"]),
+        ("OpenMM, of the run", f"{recorded['openmm']} ({recorded['platform']})"),
+        ("peptidyn, of this report", __version__),
+        ("Python, of this report", platform.python_version()),
+        *((f"{name}, of this report", version(name)) for name in ("numpy", "numba", "mdtraj")),
+    ]
 
 
 def _setting(value: Any) -> str:
     return ", ".join(value) if isinstance(value, tuple) else f"{value:g}" if isinstance(value, float) else str(value)
 
 
-def _energy(run: RunFolder) -> str:
-    t = run.table
-    rows = []
+def _averages(run: RunFolder) -> Rows:
+    """Mean and standard error of energies and temperature."""
+    rows: Rows = []
     for name, unit in (("potential", "kJ/mol"), ("kinetic", "kJ/mol"), ("total", "kJ/mol"), ("temperature", "K")):
-        series = t[name]
+        series = run.table[name]
         error = series.std() * np.sqrt(statistical_inefficiency(series) / len(series))
         rows.append((f"{name} ({unit})", round(float(series.mean()), 2), round(float(error), 2)))
-    parts = [
-        picture(figures.as_data_uri(figures.energy_figure(run)), "Energies and kinetic temperature along the run."),
-        table(rows, ("quantity", "mean", "standard error")),
-        "<h2>Drift</h2>",
-        picture(figures.as_data_uri(figures.drift_figure(run)), "Change of the total energy since the first frame."),
-    ]
-    if run.settings.ensemble == "nve":
-        slope = 1000.0 * float(np.polyfit(t["time"], t["total"], 1)[0])
-        per_dof = slope / (BOLTZMANN * run.settings.temperature * run.tree.n_dof)
-        parts.append(
-            paragraph(f"The energy drifts by {slope:+.3g} kJ/mol/ns, {per_dof:+.2g} kT per degree of freedom.")
-        )
-    else:
-        parts.append(paragraph("The molecule exchanges energy with a heat bath, so its total energy is not conserved."))
-    accepted = figures.acceptance_figure(run)
-    parts.append("<h2>Acceptance</h2>")
-    if accepted is None:
-        parts.append(paragraph(f"The {run.settings.ensemble} ensemble makes no proposals: every step is taken."))
-    else:
-        last = float(run.table["acceptance"][-1])
-        parts.append(
-            picture(figures.as_data_uri(accepted), f"Accepted part of all proposals so far; {last:.4f} at last.")
-        )
-    return "\n".join(parts)
+    return rows
 
 
-def _torsions(run: RunFolder) -> str:
-    parts = ["<h2>Ramachandran plot</h2>"]
-    map_ = figures.ramachandran_figure(run)
-    if map_ is None:
-        parts.append(paragraph("No residue has both phi and psi soft."))
-    else:
-        parts.append(
-            picture(figures.as_data_uri(map_), "φ and ψ of all residues in all frames; lighter points are later.")
-        )
-    parts.append("<h2>Side chains</h2>")
-    chi, more = figures.chi_figure(run)
-    if chi is None:
-        parts.append(paragraph("No chi angle is soft."))
-    else:
-        caption = "Distributions of side-chain torsions." + (f" {more} more are not drawn." if more else "")
-        parts.append(picture(figures.as_data_uri(chi), caption))
+def _drift(run: RunFolder) -> tuple[float, float]:
+    """Return the drift of the total energy: kJ/mol/ns, and kT per degree of freedom and ns."""
+    slope = 1000.0 * float(np.polyfit(run.table["time"], run.table["total"], 1)[0])
+    return slope, slope / (BOLTZMANN * run.settings.temperature * run.tree.n_dof)
+
+
+def _transitions(run: RunFolder) -> Rows:
     degrees = np.rad2deg(run.table["torsions"])
+    means = circmean(degrees, high=180.0, low=-180.0, axis=0)
     time = float(run.table["time"][-1] - run.table["time"][0])
-    rows = []
-    for column, torsion in enumerate(run.tree.torsions):
-        count = count_transitions(degrees[:, column], torsion.kind)
-        rows.append((str(torsion), count, round(count / time, 4), round(float(_circular_mean(degrees[:, column])), 1)))
-    parts += [
-        "<h2>Transitions</h2>",
-        paragraph(
-            "How often each torsion entered another well, counted from frame to frame: faster returns are not seen, "
-            "and passing the edge of a well without entering the next one does not count."
-        ),
-        table(rows, ("torsion", "transitions", "per ps", "mean (degrees)")),
+    counts = [count_transitions(degrees[:, i], torsion.kind) for i, torsion in enumerate(run.tree.torsions)]
+    return [
+        (str(torsion), count, round(count / time, 4), round(float(mean), 1))
+        for torsion, count, mean in zip(run.tree.torsions, counts, means, strict=True)
     ]
-    return "\n".join(parts)
 
 
-def _circular_mean(degrees: np.ndarray) -> float:
-    return float(np.rad2deg(np.angle(np.exp(1j * np.deg2rad(degrees)).mean())))
-
-
-def _fixman(run: RunFolder) -> str:
+def _fixman(run: RunFolder) -> tuple[Rows, Any]:
+    """Table and picture of U_F, with weights that bring it in where it was off, or take it out where it was on."""
     on = run.settings.uses_fixman
-    energies = run.table["fixman"] if on else FixmanPotential(run.tree, run.settings.temperature).energies(run.q)
-    kT = BOLTZMANN * run.settings.temperature
-    weights = figures.fixman_weights_of(run, energies)
-    if on:
-        text = (
-            "U_F was part of the energy: all frames count alike. The weights below are those that would take it out "
-            "again; they show how large the bias of rigid dynamics would have been."
-        )
-    else:
-        text = (
-            "U_F was not part of the energy. The weights below remove the bias of rigid dynamics from averages over "
-            "the frames; peptidyn fixman writes them to a table."
-        )
-    rows = [
-        ("standard deviation of U_F (kT)", round(float(energies.std() / kT), 3)),
-        ("range of U_F (kT)", round(float(np.ptp(energies) / kT), 3)),
-        ("effective sample size with the weights", round(float(kish_size(weights)), 1)),
+    potential = FixmanPotential(run.tree, run.settings.temperature)
+    energy = (run.table["fixman"] if on else potential.energies(run.q)) / potential.kT
+    weights = softmax(energy if on else -energy)
+    rows: Rows = [
+        ("standard deviation of U_F (kT)", round(float(energy.std()), 3)),
+        ("range of U_F (kT)", round(float(np.ptp(energy)), 3)),
+        ("effective sample size with the weights", round(kish_size(weights), 1)),
         ("frames", run.n_frames),
     ]
-    shown = picture(
-        figures.as_data_uri(figures.fixman_figure(run, energies)),
-        "The Fixman potential along the run, about its mean, and the distribution of the weights.",
-    )
-    return "\n".join([paragraph(text), shown, table(rows)])
+    return rows, fixman_figure(run.table["time"], energy, weights)
 
 
-def _step(run: RunFolder) -> str:
-    h = 1000.0 * run.settings.timestep_ps
-    iterations = run.table["iterations"]
-    parts = [
-        paragraph(f"The time step was {h:g} fs."),
-        "<h2>Iterations of the drift</h2>",
-        picture(
-            figures.as_data_uri(figures.iterations_figure(run)),
-            "Iterations that the implicit part of the step took, at the reported steps; many mean a large step.",
-        ),
-        paragraph(f"Mean {iterations.mean():.2f}, largest {iterations.max()}."),
-        "<h2>Fastest coordinates</h2>",
-    ]
+def _periods(run: RunFolder) -> Rows:
+    """Return the fastest coordinates, their periods (fs) and the steps in each; nothing for fewer than ten frames."""
     if run.n_frames < 10 or not run.tree.n_coordinates:
-        return "\n".join([*parts, paragraph("There are too few frames to estimate periods: ten are needed.")])
-    periods = 1000.0 * estimate_periods(run.tree, run.q, run.settings.temperature)
-    order = np.argsort(periods)[:FASTEST]
-    rows = [(str(run.tree.coordinates[i]), round(float(periods[i]), 1), round(float(periods[i] / h), 1)) for i in order]
-    parts += [
-        paragraph(
-            "The period with which a coordinate swings in its well, estimated from its spread in this run and its "
-            "inertia. The fastest ones limit the step: motions of fewer than about ten steps per period lose accuracy, "
-            "and below three the step is not stable. Motions of several coordinates together can be faster."
-        ),
-        table(rows, ("coordinate", "period (fs)", "steps per period")),
+        return []
+    periods = estimate_periods(run.tree, run.q, run.settings.temperature)
+    return [
+        (
+            str(run.tree.coordinates[i]),
+            round(1000.0 * float(periods[i]), 1),
+            round(float(periods[i] / run.settings.timestep_ps), 1),
+        )
+        for i in np.argsort(periods)[:FASTEST]
     ]
-    return "\n".join(parts)
