@@ -9,7 +9,7 @@ import pytest
 
 from peptidyn.core.errors import OutputError, PeptidynError
 from peptidyn.core.files import replacing, write_text
-from peptidyn.core.progress import Progress, format_time
+from peptidyn.core.progress import Progress
 from peptidyn.core.tables import write_csv
 
 
@@ -54,17 +54,22 @@ def test_progress_on_a_terminal_and_elsewhere():
     terminal, log = Terminal(), io.StringIO()
     for stream in (terminal, log):
         with Progress(10, "work", stream=stream, interval=0.0) as bar:
-            bar.interval = 0.0
             for _ in range(10):
                 bar.advance(1, "fine")
-    assert "\r" in terminal.getvalue() and "[####" in terminal.getvalue()
+    assert "[####" in terminal.getvalue() and terminal.getvalue().endswith(" \r")  # the bar is wiped at the end
+    assert "\n" not in terminal.getvalue()
     assert "\r" not in log.getvalue()
     assert log.getvalue().splitlines()[-1].startswith("work: 100%  10/10 frames")
+    for total, line in ((None, "work: 6 frames"), (5, "work: 100%  5/5 frames, 00:00 left")):
+        log = io.StringIO()
+        with Progress(total, "work", stream=log, interval=0.0) as bar:
+            bar.advance(6)  # more than expected
+        assert log.getvalue() == line + "\n"
+    later = io.StringIO()
+    with Progress(3, "work", stream=later) as bar:
+        bar.advance(1)
+    assert later.getvalue() == ""  # the first line comes after ten seconds
     silent = io.StringIO()
     with Progress(None, "work", stream=silent, enabled=False) as bar:
         bar.advance(5)
     assert silent.getvalue() == ""
-
-
-def test_times():
-    assert [format_time(s) for s in (0.2, 59.4, 65, 3661, float("inf"))] == ["0 s", "59 s", "1:05", "1:01:01", "?"]

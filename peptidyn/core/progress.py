@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import sys
 import time
-from types import TracebackType
 from typing import TextIO
+
+KNOWN = "{percentage:3.0f}%  {n:,.0f}/{total:,.0f} {unit}, {remaining} left{postfix}"
+UNKNOWN = "{n:,.0f} {unit}{postfix}"
+"""How progress reads where the amount of work is known, and where it is not; fields of tqdm."""
 
 
 class Progress:
@@ -25,7 +28,7 @@ class Progress:
     enabled : bool
     stream : text file, default standard error
     interval : float
-        Seconds between lines.
+        Seconds between lines; a terminal is drawn every 0.2 s, or more often.
     """
 
     def __init__(
@@ -37,63 +40,48 @@ class Progress:
         stream: TextIO | None = None,
         interval: float = 10.0,
     ):
-        self.total = total
-        self.label = label
-        self.unit = unit
-        self.enabled = enabled
+        self.total, self.label, self.unit, self.enabled = total, label, unit, enabled
         self.stream = sys.stderr if stream is None else stream
         self.on_terminal = self.stream.isatty()
-        self.interval = 0.2 if self.on_terminal else interval
+        self.interval = min(0.2, interval) if self.on_terminal else interval
         self.done = 0.0
-        self._start = time.monotonic()
-        self._shown = self._start
-        self._drawn = False
+        self._start = self._shown = time.monotonic()
+        self._text = UNKNOWN if total is None else KNOWN
+        self._bar = None
+        if enabled and self.on_terminal:
+            from tqdm import tqdm
+
+            class Bar(tqdm):
+                monitor_interval = 0  # no thread of its own: every advance may draw
+
+            shape = self._text if total is None else f"[{{bar:24}}] {self._text}"
+            self._bar = Bar(
+                total=total, desc=label, unit=unit, file=self.stream, leave=False, mininterval=self.interval,
+                miniters=0, smoothing=0.0, delay=1e-9, dynamic_ncols=True, ascii=".#", bar_format="{desc}: " + shape,
+            )  # fmt: skip
 
     def advance(self, amount: float, note: str = "") -> None:
         """Count `amount` more work done; `note` is shown behind it."""
         self.done += amount
+        # tqdm forgets a total that is exceeded
+        done = self.done if self.total is None else min(self.done, self.total)
         now = time.monotonic()
-        if self.enabled and now - self._shown >= self.interval:
-            self._shown = now
-            self._show(note)
+        if self._bar is not None:
+            self._bar.set_postfix_str(note, refresh=False)
+            self._bar.update(done - self._bar.n)
+        elif self.enabled and now - self._shown >= self.interval:
+            from tqdm import tqdm
 
-    def _show(self, note: str) -> None:
-        spent = max(time.monotonic() - self._start, 1e-9)
-        rate = self.done / spent
-        text = f"{self.done:,.0f} {self.unit}"
-        if self.total:
-            part = min(self.done / self.total, 1.0)
-            left = (self.total - self.done) / rate if rate > 0 else float("inf")
-            text = f"{100 * part:3.0f}%  {self.done:,.0f}/{self.total:,.0f} {self.unit}, {format_time(left)} left"
-            if self.on_terminal:
-                filled = int(24 * part)
-                text = f"[{'#' * filled}{'.' * (24 - filled)}] {text}"
-        line = f"{self.label}: {text}{', ' + note if note else ''}"
-        if self.on_terminal:
-            self.stream.write(f"\r\033[K{line}")
-            self._drawn = True
-        else:
-            self.stream.write(line + "\n")
-        self.stream.flush()
+            self._shown = now
+            line = tqdm.format_meter(
+                done, self.total, now - self._start, prefix=self.label, unit=self.unit, postfix=note,
+                bar_format="{desc}: " + self._text,
+            )  # fmt: skip
+            print(line, file=self.stream, flush=True)
 
     def __enter__(self) -> Progress:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self._drawn:
-            self.stream.write("\r\033[K")
-            self.stream.flush()
-
-
-def format_time(seconds: float) -> str:
-    """Return e.g. ``1:02:03``, ``4:05`` or ``7 s``."""
-    if seconds == float("inf"):
-        return "?"
-    whole = int(seconds + 0.5)
-    if whole < 60:
-        return f"{whole} s"
-    minutes, rest = divmod(whole, 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
+    def __exit__(self, *exception: object) -> None:
+        if self._bar is not None:
+            self._bar.close()
