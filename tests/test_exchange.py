@@ -21,7 +21,7 @@ from butane_exchange import T, contents, make
 from real_structures import DATA
 
 import peptidyn as ptd
-from peptidyn.analysis.exchange_plots import overlap_matrix, plot_exchange
+from peptidyn.analysis.exchange_plots import plot_exchange
 from peptidyn.cli import main
 from peptidyn.core.errors import ArgumentError, OutputError
 from peptidyn.core.units import BOLTZMANN
@@ -376,15 +376,6 @@ def test_temperatures():
         make_backend("cloud")
 
 
-def test_overlap_of_equal_and_of_distant_temperatures():
-    rng = np.random.default_rng(0)
-    kT = BOLTZMANN * np.array([300.0, 310.0, 3000.0])
-    energies = [rng.gamma(50, t, 2000) for t in kT]  # 100 harmonic coordinates
-    overlap = overlap_matrix(energies, kT / BOLTZMANN)
-    assert np.allclose(overlap.sum(axis=1), 1, atol=1e-6)
-    assert 0.4 < overlap[0, 1] < 0.5 and overlap[0, 2] < 1e-6
-
-
 def test_command_line_runs_draws_and_resumes(tmp_path, capsys):
     folder = tmp_path / "out"
     common = ["--platform", "Reference", "-o", str(folder), "-q"]
@@ -395,6 +386,7 @@ def test_command_line_runs_draws_and_resumes(tmp_path, capsys):
     assert pictures == {"temperatures.png", "acceptance.png", "overlap.png", "energies.png"}
     summary = json.loads((folder / "summary.json").read_text())
     assert summary["complete"] and summary["iterations"] == 3 and len(summary["exchange_acceptance"]) == 2
+    assert len(summary["neighbour_overlap"]) == 2 and len(summary["mean_potential_kJ_per_mol"]) == 3
     assert main(["exchange", "--resume", "--iterations", "5", *common]) == 0
     assert json.loads((folder / "summary.json").read_text())["iterations"] == 5
     assert len(np.load(folder / "replica-02/energies.npy")) == 5

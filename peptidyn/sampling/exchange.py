@@ -37,6 +37,7 @@ from peptidyn.metric.fixman_potential import check_temperature
 from peptidyn.model.tree import TreeModel
 from peptidyn.sampling.backends import make_backend
 from peptidyn.sampling.gibbs import SamplingError
+from peptidyn.sampling.mbar import TemperatureMBAR, energies_by_level
 from peptidyn.sampling.moves import Move, TorsionalHMC, check_moves
 from peptidyn.sampling.replicas import Recipe, Stretch, run_stretch, start_checkpoint, tune_stretch
 from peptidyn.sampling.storage import ENERGIES, ENERGY_ROW, TORSIONS, ExchangeFolder
@@ -440,18 +441,31 @@ class ReplicaExchange:
         return energies[chosen], coordinates[chosen]
 
     def summary(self) -> dict[str, Any]:
-        """Return the outcome as plain values: temperatures, acceptances, round trips, steps."""
-        trips = self.round_trips
+        """Return the outcome as plain values: temperatures, acceptance rates, overlaps, mean energies, steps."""
         return {
             "temperatures_K": self.temperatures.tolist(),
             "iterations": self.iterations,
             "frames_per_replica": self.frames,
-            "exchange_acceptance": [None if math.isnan(a) else float(a) for a in self.acceptance],
-            "round_trips": trips.tolist(),
+            "exchange_acceptance": _plain_rates(self.acceptance),
+            "round_trips": self.round_trips.tolist(),
+            **self._energy_summary(),
             "moves": [move.settings for move in self.recipe.moves],
             "steps": self.steps.tolist(),
-            "move_acceptance": [[None if math.isnan(a) else float(a) for a in row] for row in self.move_acceptance],
+            "move_acceptance": [_plain_rates(row) for row in self.move_acceptance],
             "force_calls": int(self.move_counts[..., 2].sum()),
+        }
+
+    def _energy_summary(self) -> dict[str, Any]:
+        """Overlap of neighbouring temperatures and <V> with its standard error, kJ/mol, from all frames by MBAR."""
+        if self.frames < 2:
+            return {}
+        rows = np.concatenate([self.frames_of(r)[0] for r in range(len(self.temperatures))])
+        mbar = TemperatureMBAR(energies_by_level(rows, len(self.temperatures)), self.temperatures)
+        mean, error = mbar.mean_energy(self.temperatures)
+        return {
+            "neighbour_overlap": mbar.overlap.diagonal(1).tolist(),
+            "mean_potential_kJ_per_mol": mean.tolist(),
+            "mean_potential_error_kJ_per_mol": error.tolist(),
         }
 
     def close(self) -> None:
@@ -463,6 +477,10 @@ class ReplicaExchange:
 
     def __exit__(self, *exception: object) -> None:
         self.close()
+
+
+def _plain_rates(rates: np.ndarray) -> list[float | None]:
+    return [None if math.isnan(rate) else rate for rate in rates.tolist()]
 
 
 def _topology_hash(tree: TreeModel) -> str:

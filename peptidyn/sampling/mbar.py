@@ -1,0 +1,81 @@
+"""What all temperatures of a replica exchange run say together, by the multistate estimator MBAR.
+
+M. R. Shirts and J. D. Chodera, J. Chem. Phys. 129, 124105 (2008); pymbar solves it. The reduced potentials are V/kT_i:
+U_F/kT is the same at every temperature and drops out of the weights.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import numpy as np
+
+from peptidyn.core.statistics import statistical_inefficiency
+from peptidyn.core.units import BOLTZMANN
+
+MOST_FRAMES = 500
+"""Frames per temperature that are used, at most."""
+
+
+class TemperatureMBAR:
+    """Overlap of temperatures, and averages of the energy at any temperature between them.
+
+    Parameters
+    ----------
+    energies : list of (n_i,)
+        V of the frames at every temperature, kJ/mol, in the order in which they were sampled.
+    temperatures : (m,)
+        K.
+    """
+
+    def __init__(self, energies: list[np.ndarray], temperatures: np.ndarray):
+        thinned = [e[:: -(-len(e) // MOST_FRAMES) or 1] for e in energies]
+        self.inefficiency = max(statistical_inefficiency(e) for e in thinned if len(e))
+        self._energy = np.concatenate(thinned)
+        counts = np.array([len(e) for e in thinned])
+        self._mbar = _solver()(self._reduced(temperatures), counts, solver_protocol="robust")
+
+    def _reduced(self, temperatures: np.ndarray) -> np.ndarray:
+        # shifted, which changes free energies only, so that exponents stay small
+        return (self._energy - self._energy.mean())[None] / (BOLTZMANN * np.asarray(temperatures)[:, None])
+
+    @property
+    def overlap(self) -> np.ndarray:
+        """Probability (m, m) that a frame of temperature i is found at temperature j; rows sum to one.
+
+        Neighbours that share less than 0.03 are hardly connected.
+        """
+        return self._mbar.compute_overlap()["matrix"]
+
+    def mean_energy(self, temperatures: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return <V> (n,) at temperatures (n,), K, and its standard error, kJ/mol.
+
+        The error counts all frames as correlated as those of the slowest temperature.
+        """
+        result = self._mbar.compute_expectations(self._energy, self._reduced(temperatures))
+        return result["mu"], np.sqrt(self.inefficiency) * result["sigma"]
+
+
+def energies_by_level(rows: np.ndarray, count: int) -> list[np.ndarray]:
+    """Return V (n_i,), kJ/mol, of the frames at each of `count` temperatures, in the order of iterations.
+
+    Parameters
+    ----------
+    rows : (n,)
+        Frames of all replicas; see `peptidyn.sampling.storage.ENERGY_ROW`.
+    count : int
+    """
+    rows = rows[np.argsort(rows["iteration"], kind="stable")]
+    return [rows["potential"][rows["level"] == level] for level in range(count)]
+
+
+def _solver() -> Any:
+    logger = logging.getLogger("pymbar")
+    level = logger.level
+    logger.setLevel(logging.ERROR)  # when imported it recommends jax
+    try:
+        from pymbar import MBAR
+    finally:
+        logger.setLevel(level)
+    return MBAR
