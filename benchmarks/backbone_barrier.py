@@ -1,25 +1,30 @@
-"""The barrier between the left (phi < 0) and right (phi > 0) side of capped alanine in three models.
+"""How high is the barrier between the left (phi < 0) and right (phi > 0) side of capped alanine, by what is soft?
 
-    python benchmarks/backbone_barrier.py [--step DEGREES]
+    python benchmarks/backbone_barrier.py [--step DEGREES] [-o FOLDER]
 
-Rigid geometry; backbone angles N-CA-C, CA-C-N, C-N-CA opened; everything relaxed. The potential energy (amber14, OBC2)
-is computed on a grid of phi and psi, with all other soft coordinates minimised at every point. The barrier is the
-lowest maximum over all paths of neighbouring grid points from the minimum with phi < 0 to the minimum of the
-right-handed well (20 < phi < 120), above the lowest energy of the same map. Hard coordinates have the values of
+Rigid geometry; soft backbone angles N-CA-C, CA-C-N, C-N-CA; soft omega too; everything relaxed. The potential energy
+(amber14, OBC2) is computed on a grid of phi and psi, with all other soft coordinates minimised at every point. The
+barrier is the lowest maximum over all paths of neighbouring grid points from the minimum with phi < 0 to the minimum of
+the right-handed well (20 < phi < 120), above the lowest energy of the same map. Hard coordinates have the values of
 data/ala1.pdb relaxed in Cartesian coordinates, which is the alpha-R minimum.
 """
 
 from __future__ import annotations
 
-import argparse
 import heapq
 import sys
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import openmm
 
+import harness
 import peptidyn as ptd
+from harness import Report, cell
+from molecules import context, positions_of
+from peptidyn.core.progress import Progress
 from peptidyn.engine.minimisation import minimise, minimise_cartesian
 from peptidyn.engine.systems import make_system
 from peptidyn.integrators.mover import Mover
@@ -42,11 +47,10 @@ class Alanine:
         self.grid = np.arange(-180.0, 180.0, step)
         structure = ptd.load_structure(ALANINE)
         self.topology, self.system = structure.topology, make_system(structure.topology, "obc2")
-        self.context = _context(self.system)
+        self.context = context(self.system)
         self.context.setPositions(structure.positions)
         minimise_cartesian(self.context, 0.01)
-        x = self.context.getState(positions=True).getPositions(asNumpy=True)
-        self.structure = ptd.Structure.from_openmm(self.topology, self.system, x)
+        self.structure = ptd.Structure.from_openmm(self.topology, self.system, positions_of(self.context))
         self.tree = ptd.build_tree(self.structure, "phi psi")
 
     def positions(self, phi: float, psi: float) -> np.ndarray:
@@ -80,16 +84,16 @@ class Alanine:
             hold.addTorsion(*torsion.atoms, [0.0])
         hold.setForceGroup(1)
         system.addForce(hold)
-        context = _context(system)
+        held = context(system)
 
         def energy(phi: float, psi: float) -> float:
             angle = {"phi": phi, "psi": psi}
             for i, torsion in enumerate(self.tree.torsions):
                 hold.setTorsionParameters(i, *torsion.atoms, [np.deg2rad(angle[torsion.kind])])
-            hold.updateParametersInContext(context)
-            context.setPositions(self.positions(phi, psi))
-            minimise_cartesian(context, 0.5, 500)
-            return context.getState(energy=True, groups={0}).getPotentialEnergy()._value
+            hold.updateParametersInContext(held)
+            held.setPositions(self.positions(phi, psi))
+            minimise_cartesian(held, 0.5, 500)
+            return held.getState(energy=True, groups={0}).getPotentialEnergy()._value
 
         return np.array([[energy(phi, psi) for psi in self.grid] for phi in self.grid])
 
@@ -99,10 +103,6 @@ class Alanine:
         start, end = (_lowest(energies, rows) for rows in (self.grid < 0, right))
         saddle = _lowest_pass(energies, start, end)
         return float(energies[saddle] - energies.min()), float(self.grid[saddle[0]]), float(self.grid[saddle[1]])
-
-
-def _context(system: openmm.System) -> openmm.Context:
-    return openmm.Context(system, openmm.VerletIntegrator(0.001), openmm.Platform.getPlatformByName("Reference"))
 
 
 def _lowest(energies: np.ndarray, rows: np.ndarray) -> tuple[int, int]:
@@ -132,21 +132,33 @@ def _lowest_pass(energies: np.ndarray, start: tuple[int, int], end: tuple[int, i
 
 MODELS = {
     "rigid geometry": lambda alanine: alanine.map("methyl"),
-    "backbone angles opened": lambda alanine: alanine.map("methyl N-CA-C CA-C-N C-N-CA"),
-    "backbone angles and omega opened": lambda alanine: alanine.map("methyl omega N-CA-C CA-C-N C-N-CA"),
+    "soft backbone angles": lambda alanine: alanine.map("methyl N-CA-C CA-C-N C-N-CA"),
+    "soft backbone angles and omega": lambda alanine: alanine.map("methyl omega N-CA-C CA-C-N C-N-CA"),
     "everything relaxed": lambda alanine: alanine.relaxed_map(),
 }
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--step", type=float, default=15.0, metavar="DEG", help="grid spacing (default: 15)")
-    alanine = Alanine(parser.parse_args().step)
-    print("| model | barrier (kJ/mol) | at phi, psi |\n|---|---:|---|")
-    for name, make in MODELS.items():
-        height, phi, psi = alanine.barrier(make(alanine))
-        print(f"| {name} | {height:.1f} | {phi:g}, {psi:g} |", flush=True)
-    return 0
+def measure(step: float = 15.0) -> dict[str, Any]:
+    """Return barrier (kJ/mol), phi and psi (degrees) by model, with `step` degrees between grid points."""
+    alanine = Alanine(step)
+    with Progress(len(MODELS), "barriers", "models") as bar:
+        found = {}
+        for name, make in MODELS.items():
+            found[name] = alanine.barrier(make(alanine))
+            bar.advance(1, name)
+    return {"barriers": found}
+
+
+def tables(report: Report) -> str:
+    """Return the report as text for people."""
+    rows = [[name, cell(height), f"{phi:g}, {psi:g}"] for name, (height, phi, psi) in report["barriers"].items()]
+    return harness.table(["model", "barrier (kJ/mol)", "at phi, psi"], rows)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    script = harness.parser(__file__, __doc__)
+    script.add_argument("--step", type=float, default=15.0, metavar="DEG", help="grid spacing (default: 15)")
+    return harness.run(script, arguments, measure, tables)
 
 
 if __name__ == "__main__":

@@ -1,10 +1,10 @@
-"""What the first run costs: imports, and compilation of the kernels, with an empty and with a filled cache.
+"""What does the first run cost: imports, and compilation of the kernels, with an empty and with a filled cache?
 
-    python benchmarks/cold_start.py
+    python benchmarks/cold_start.py [--repeats N] [-o FOLDER]
 
-Child processes share one fresh cache folder: the first imports, the second compiles everything, the others find it
-compiled; of these the quickest counts, and the median of their starts is printed. "start, to here" is the sum of the
-rows before it, all that a simulation needs; the solvers come after it.
+Child processes share one fresh cache folder: the first imports, the second compiles everything, the others (--repeats)
+find it compiled; of these the quickest counts, and the median of their starts is printed. "start, to here" is the sum
+of the rows before it, all that a simulation needs; the solvers come after it.
 """
 
 from __future__ import annotations
@@ -14,12 +14,14 @@ import os
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
-from peptidyn.analysis.benchmarks import format_machine, load, machine
+import numpy as np
 
-STARTS = 7
-"""Processes with a filled cache."""
+import harness
+from harness import Report, cell
 
 _START = "start, to here"
 
@@ -67,30 +69,39 @@ print(json.dumps(seconds))
 """
 
 
-def run(code: str, cache: str) -> dict[str, list[float]]:
+def child(code: str, cache: str) -> dict[str, list[float]]:
     """Return the wall and CPU seconds that a child process with this cache folder prints."""
     root = str(Path(__file__).resolve().parents[1])
     paths = os.pathsep.join(filter(None, (root, os.environ.get("PYTHONPATH"))))
     environment = {**os.environ, "NUMBA_CACHE_DIR": cache, "PYTHONPATH": paths}
-    child = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
-    return json.loads(child.stdout)
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
+    return json.loads(done.stdout)
 
 
-def main() -> None:
-    before = load()
+def measure(repeats: int = 7) -> dict[str, Any]:
+    """Start processes; wall and CPU seconds by what is done for the first time."""
     with tempfile.TemporaryDirectory() as cache:
-        alone = run(_IMPORT, cache)
-        cold = run(_FIRST_CALLS, cache)
-        starts = sorted((run(_FIRST_CALLS, cache) for _ in range(STARTS)), key=lambda one: one[_START][0])
-    warm = starts[0]
-    print(f"{'':44}{'empty cache':>20}{'filled cache':>20}")
-    print(f"{'first call, s':44}" + f"{'wall':>10}{'CPU':>10}" * 2)
-    for what, times in (alone | cold).items():
-        again = (alone | warm)[what]
-        print(f"{what:44}" + "".join(f"{t:10.2f}" for t in (*times, *again)))
-    print(f"\nmedian of {STARTS} starts with a filled cache: {starts[STARTS // 2][_START][0]:.2f} s wall\n")
-    print("\n".join(format_machine({"machine": machine(), "load": [before, load()]})))
+        alone = child(_IMPORT, cache)
+        cold = child(_FIRST_CALLS, cache)
+        starts = sorted((child(_FIRST_CALLS, cache) for _ in range(repeats)), key=lambda one: one[_START][0])
+    return {"empty": alone | cold, "filled": alone | starts[0], "starts": [one[_START][0] for one in starts]}
+
+
+def tables(report: Report) -> str:
+    """Return the report as text for people."""
+    rows = [
+        [what, *(cell(t, 2) for t in (*seconds, *report["filled"][what]))] for what, seconds in report["empty"].items()
+    ]
+    head = ["first call, s", "empty cache, wall", "CPU", "filled cache, wall", "CPU"]
+    starts = report["starts"]
+    return harness.table(head, rows) + (
+        f"\n\nmedian of {len(starts)} starts with a filled cache: {np.median(starts):.2f} s wall"
+    )
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    return harness.run(harness.parser(__file__, __doc__, repeats=7), arguments, measure, tables)
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

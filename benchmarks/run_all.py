@@ -1,9 +1,9 @@
-"""Run every benchmark of `peptidyn bench` whose peer is installed, and write tables, JSON and pictures to a folder.
+"""Run every benchmark that takes minutes, and write numbers, tables and pictures to a folder.
 
-    python benchmarks/run_all.py FOLDER [--repeats N]
+    python benchmarks/run_all.py FOLDER [--repeats N] [--long]
 
-The tables of docs/performance.md are made by this script. Benchmarks run one after the other, each in its own process,
-so that none of them starts with the memory and the warm caches of another.
+The tables of docs/performance.md are made by these scripts; --long adds those that take an hour. Benchmarks run one
+after the other, each in its own process, so that none of them starts with the memory and the warm caches of another.
 """
 
 from __future__ import annotations
@@ -11,29 +11,32 @@ from __future__ import annotations
 import argparse
 import subprocess
 import sys
-from importlib.util import find_spec
 from pathlib import Path
 
+HERE = Path(__file__).parent
+ROUNDS = ("solvers", "fixman", "kernels", "peers", "dynamics", "cold_start")
+"""Those with --repeats."""
 
-def main() -> int:
+OTHERS = ("memory",)
+LONG = ("time_steps", "backbone_barrier", "sampling_efficiency")
+
+
+def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("folder", type=Path, metavar="FOLDER", help="where the results go; made if needed")
-    parser.add_argument("--repeats", default="7", metavar="N", help="interleaved rounds (default: 7)")
-    options = parser.parse_args()
-    options.folder.mkdir(parents=True, exist_ok=True)
-    names = ["solvers", "fixman", "kernels", "dynamics"]
-    if find_spec("pinocchio") is None and find_spec("mujoco") is None:
-        print("peers: left out, neither Pinocchio nor MuJoCo is installed (pip install pin mujoco)")
-    else:
-        names.append("peers")
-    failed = 0
-    for name in names:
-        command = [sys.executable, "-m", "peptidyn", "bench", name, "--repeats", options.repeats]
-        command += ["-o", str(options.folder), "--overwrite"]
-        done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
-        failed += done.returncode != 0
-        print(f"\n$ peptidyn bench {name} --repeats {options.repeats}\n\n{done.stdout}", flush=True)
-        (options.folder / f"{name}.txt").write_text(done.stdout)
+    parser.add_argument("folder", metavar="FOLDER", help="where the results go; made if needed")
+    parser.add_argument("--repeats", metavar="N", help="rounds of measurements (default: those of each script)")
+    parser.add_argument("--long", action="store_true", help=f"also {', '.join(LONG)}")
+    options = parser.parse_args(arguments)
+    failed = []
+    for name in (*ROUNDS, *OTHERS, *(LONG if options.long else ())):
+        given = ["-o", options.folder]
+        if options.repeats is not None and name in ROUNDS:
+            given += ["--repeats", options.repeats]
+        print(f"\n$ python benchmarks/{name}.py {' '.join(given)}\n", flush=True)
+        if subprocess.run([sys.executable, str(HERE / f"{name}.py"), *given], check=False).returncode:
+            failed.append(name)
+    if failed:
+        print(f"run_all: failed: {', '.join(failed)}", file=sys.stderr)
     return 1 if failed else 0
 
 

@@ -1,4 +1,6 @@
-"""Independent samples of phi and psi per force evaluation: torsional HMC and Gibbs mixing beside Langevin dynamics.
+"""How many independent samples of phi and psi per force evaluation, beside Langevin dynamics?
+
+Torsional HMC and Gibbs mixing beside OpenMM's LangevinMiddle.
 
     python benchmarks/sampling_efficiency.py -o efficiency            # about an hour on one core
     python benchmarks/sampling_efficiency.py -o efficiency --quick    # two minutes, to see that it works
@@ -20,28 +22,31 @@ middle of one of the two main wells of psi to the middle of the other; recrossin
 R-hat compares the variance between chains with that within them, for the worst cosine or sine of psi: above 1.1 the
 chains still know where they started, populations are not converged, and samples are independent within a basin at best.
 Populations that differ from those of Langevin dynamics by more than three standard errors, and by more than 0.03, are
-marked: fast sampling of another law is no gain.
+marked: fast sampling of another distribution is no gain.
 
 Chains are kept in the folder: the same command goes on where it was stopped, and `--chains` adds more of them. Writes
-efficiency.json, efficiency.md and efficiency.png.
+sampling_efficiency.json, .md and .png.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
 import math
+import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import openmm
-from openmm import app, unit
 
+import harness
 import peptidyn as ptd
+from harness import Report, cell, table
+from molecules import constrained_system, context, positions_of, relax
 from peptidyn.core.files import write_text
 from peptidyn.core.progress import Progress
 from peptidyn.core.statistics import statistical_inefficiency
@@ -157,10 +162,7 @@ def prepare(molecule: Molecule) -> Prepared:
     for name, (phi, psi) in STARTS.items():
         structure = ptd.build_peptide(molecule.sequence, phi=phi, psi=psi, caps=True)
         system = make_system(structure.topology, "obc2")
-        context = openmm.Context(system, openmm.VerletIntegrator(0.001), openmm.Platform.getPlatformByName("Reference"))
-        context.setPositions(structure.positions)
-        openmm.LocalEnergyMinimizer.minimize(context, 1.0)
-        relaxed[name] = np.array(context.getState(positions=True).getPositions(asNumpy=True)._value)
+        relaxed[name] = relax(context(system), structure.positions)
     return Prepared(molecule, structure.topology, system, relaxed)
 
 
@@ -177,31 +179,20 @@ def dihedrals(x: np.ndarray, atoms: np.ndarray) -> np.ndarray:
 
 def run_langevin(prepared: Prepared, start: np.ndarray, calls: int, seed: int) -> dict[str, Any]:
     """Run LangevinMiddle at 4 fs with constrained bonds of hydrogens and repartitioned masses."""
-    field_ = app.ForceField("amber14-all.xml")
-    system = field_.createSystem(
-        prepared.topology, nonbondedMethod=app.NoCutoff, constraints=app.HBonds, hydrogenMass=HYDROGEN * unit.dalton
-    )
-    for force in prepared.system.getForces():
-        if isinstance(force, openmm.GBSAOBCForce):
-            system.addForce(openmm.XmlSerializer.clone(force))
-    for force in system.getForces():
-        if isinstance(force, openmm.NonbondedForce):
-            force.setReactionFieldDielectric(1.0)
+    system = constrained_system(prepared.topology, prepared.system, HYDROGEN)
     integrator = openmm.LangevinMiddleIntegrator(T, 1.0, 0.004)
     integrator.setRandomNumberSeed(seed + 1)
-    platform = openmm.Platform.getPlatformByName(prepared.molecule.platform)
-    context = openmm.Context(system, integrator, platform, prepared.molecule.properties)
-    context.setPositions(start)
-    context.applyConstraints(1e-6)
-    context.setVelocitiesToTemperature(T, seed + 1)
+    place = context(system, integrator, prepared.molecule.platform, prepared.molecule.properties)
+    place.setPositions(start)
+    place.applyConstraints(1e-6)
+    place.setVelocitiesToTemperature(T, seed + 1)
     integrator.step(int(DISCARD * calls))
     count = calls // STEPS
     angles = np.empty((count, *prepared.backbone.shape[:2]), dtype=np.float32)
     begin = time.process_time()
     for i in range(count):
         integrator.step(STEPS)
-        x = context.getState(positions=True).getPositions(asNumpy=True)._value
-        angles[i] = dihedrals(x[None], prepared.backbone)[0]
+        angles[i] = dihedrals(positions_of(place)[None], prepared.backbone)[0]
     seconds = time.process_time() - begin
     return {"angles": angles, "calls": count * STEPS, "seconds": seconds, "accepted": [], "proposed": []}
 
@@ -347,17 +338,17 @@ def judge(chains: list[dict[str, Any]], step: list[float]) -> dict[str, Any]:
 
 
 def mark(outcome: dict[str, Any]) -> None:
-    """Say of every method whether it samples the law of Langevin dynamics, and how fast it is beside it."""
+    """Say of every method whether it samples the distribution of Langevin dynamics, and how fast it is beside it."""
     right = outcome[REFERENCE]
     for one in outcome.values():
         difference = np.abs(np.subtract(one["populations"], right["populations"]))[:2]
         error = np.hypot(one["population_errors"], right["population_errors"])[:2]
         if max(one["r_hat"], right["r_hat"]) > MIXED:
-            one["law"] = "not converged"
+            one["verdict"] = "not converged"
         elif one is right:
-            one["law"] = "reference"
+            one["verdict"] = "reference"
         else:
-            one["law"] = "differs" if ((difference > 3 * error) & (difference > 0.03)).any() else "agrees"
+            one["verdict"] = "differs" if ((difference > 3 * error) & (difference > 0.03)).any() else "agrees"
         for name in ("independent", "crossings"):
             a, b = (np.array(m[f"{name}_per_million"], dtype=np.float64) for m in (one, right))
             e, f = (np.array(m[f"{name}_error"], dtype=np.float64) for m in (one, right))
@@ -404,45 +395,53 @@ class Folder:
         return chain
 
 
-def measure(size: str, wanted: int | None, only: str | None, folder: Folder) -> dict[str, Any]:
-    """Run all methods on all molecules, two chains of each at a time; write the report after each such round."""
+def measure(folder: Folder, size: str, chains: int | None, molecule: str) -> dict[str, Any]:
+    """Run all methods on the molecules whose names hold `molecule`, two chains of each at a time.
+
+    The report is written after each such round.
+    """
     report: dict[str, Any] = {"size": size, "temperature_K": T, "molecules": {}}
-    for name, molecule in MOLECULES.items():
-        if only is not None and only not in name:
-            continue
-        chains = wanted or max(2, int(SIZES[size][0] * molecule.chains))
-        prepared = prepare(molecule)
-        methods = {label: method for label, method in METHODS.items() if name in method.evaluations}
-        found: dict[str, list[dict[str, Any]]] = {label: [] for label in methods}
-        steps: dict[str, list[float]] = {}
-        with Progress(len(methods) * chains, name, "chains") as bar:
-            for seed in range(0, chains, len(STARTS)):
-                for label, method in methods.items():
-                    key = {**asdict(method), "molecule": name, "temperature": T, "length": STEPS}
-                    del key["evaluations"]
-                    trials = max(40, int(min(1.0, SIZES[size][1]) * molecule.trials))
-                    if label not in steps:
-                        steps[label] = [0.004]
-                        if method.soft:
-                            steps[label] = folder.steps(key, trials, lambda: find_steps(prepared, method, trials))  # noqa: B023
-                    calls = int(SIZES[size][1] * method.evaluations[name])
-                    while True:
-                        pair = _run_pair(folder, prepared, label, method, steps[label], calls, seed, key)
-                        low = _too_large(pair) if seed == 0 else []
-                        if not any(low):
-                            break
-                        lower = [h / RUNG if down else h for h, down in zip(steps[label], low, strict=True)]
-                        steps[label] = folder.steps(key, trials, lambda: lower, again=True)  # noqa: B023
-                    found[label] += pair
-                    bar.advance(len(pair), label)
-                outcome = {label: judge(found[label], steps[label]) for label in methods}
-                mark(outcome)
-                report["molecules"][name] = {
-                    "chains": seed + len(STARTS), "platform": molecule.platform, "methods": outcome,
-                    "calls_per_chain": {m: int(SIZES[size][1] * o.evaluations[name]) for m, o in methods.items()},
-                }  # fmt: skip
-                write(report, folder.path)
+    for name, which in MOLECULES.items():
+        if molecule in name:
+            count = chains or max(2, int(SIZES[size][0] * which.chains))
+            for outcome in _rounds(folder, name, which, size, count):
+                report["molecules"][name] = outcome
+                harness.write(folder.path, "sampling_efficiency", report, tables(report), draw)
     return report
+
+
+def _rounds(folder: Folder, name: str, molecule: Molecule, size: str, chains: int) -> Iterator[dict[str, Any]]:
+    """Yield the outcome of all methods on a molecule after every round."""
+    prepared = prepare(molecule)
+    methods = {label: method for label, method in METHODS.items() if name in method.evaluations}
+    found: dict[str, list[dict[str, Any]]] = {label: [] for label in methods}
+    steps: dict[str, list[float]] = {}
+    with Progress(len(methods) * chains, name, "chains") as bar:
+        for seed in range(0, chains, len(STARTS)):
+            for label, method in methods.items():
+                key = {**asdict(method), "molecule": name, "temperature": T, "length": STEPS}
+                del key["evaluations"]
+                trials = max(40, int(min(1.0, SIZES[size][1]) * molecule.trials))
+                if label not in steps:
+                    steps[label] = [0.004]
+                    if method.soft:
+                        steps[label] = folder.steps(key, trials, lambda: find_steps(prepared, method, trials))  # noqa: B023
+                calls = int(SIZES[size][1] * method.evaluations[name])
+                while True:
+                    pair = _run_pair(folder, prepared, label, method, steps[label], calls, seed, key)
+                    low = _too_large(pair) if seed == 0 else []
+                    if not any(low):
+                        break
+                    lower = [h / RUNG if down else h for h, down in zip(steps[label], low, strict=True)]
+                    steps[label] = folder.steps(key, trials, lambda: lower, again=True)  # noqa: B023
+                found[label] += pair
+                bar.advance(len(pair), label)
+            outcome = {label: judge(found[label], steps[label]) for label in methods}
+            mark(outcome)
+            yield {
+                "chains": seed + len(STARTS), "platform": molecule.platform, "methods": outcome,
+                "calls_per_chain": {m: int(SIZES[size][1] * o.evaluations[name]) for m, o in methods.items()},
+            }  # fmt: skip
 
 
 def _run_pair(
@@ -471,14 +470,7 @@ def _too_large(chains: list[dict[str, Any]]) -> list[bool]:
 # ---------------------------------------------------------------------------- reporting
 
 
-def write(report: dict[str, Any], folder: Path) -> None:
-    """Write the report as numbers, table and picture."""
-    write_text(folder / "efficiency.json", json.dumps(report, indent=1) + "\n")
-    write_text(folder / "efficiency.md", to_markdown(report))
-    draw(report, folder / "efficiency.png")
-
-
-def to_markdown(report: dict[str, Any]) -> str:
+def tables(report: Report) -> str:
     """Return the tables of docs/performance.md."""
     parts = []
     for name, molecule in report["molecules"].items():
@@ -497,24 +489,21 @@ def to_markdown(report: dict[str, Any]) -> str:
                 f"{p:.3f} ± {e:.3f}" for p, e in zip(one["populations"], one["population_errors"], strict=True)
             )
             people.append([
-                method, f"{molecule['calls_per_chain'][method]:,}", f"{one['cpu_us_per_call']:.0f}", alpha, beta,
-                " / ".join(f"{v:.2f}" for v in one["alpha_by_start"]), f"{one['r_hat']:.2f}",
-                one["law"] if one["law"] in ("agrees", "reference") else f"**{one['law']}**", left,
-                str(one["left_entries"]),
+                method, cell(molecule["calls_per_chain"][method], 0), cell(one["cpu_us_per_call"], 0), alpha, beta,
+                " / ".join(f"{v:.2f}" for v in one["alpha_by_start"]), cell(one["r_hat"], 2),
+                one["verdict"] if one["verdict"] in ("agrees", "reference") else f"**{one['verdict']}**", left,
+                one["left_entries"],
             ])  # fmt: skip
         parts += [
             f"{name}, {molecule['chains']} chains, {molecule['platform']} platform:",
-            _table("step, fs; accepted; φ; ψ; ψ by start; ψ, relative; crossings of ψ; crossings, relative", speed),
-            _table(
-                "evaluations in a chain; CPU µs each; α; β, PPII; α by start; R-hat; α and β; left; entries", people
-            ),
+            table(SPEED_HEAD.split("; "), speed),
+            table(PEOPLE_HEAD.split("; "), people),
         ]
-    return "\n\n".join(parts) + "\n"
+    return "\n\n".join(parts)
 
 
-def _table(head: str, rows: list[list[str]]) -> str:
-    names = ["method", *head.split("; ")]
-    return "\n".join("| " + " | ".join(row) + " |" for row in (names, ["---"] * len(names), *rows))
+SPEED_HEAD = "method; step, fs; acceptance; φ; ψ; ψ by start; ψ, relative; crossings of ψ; crossings, relative"
+PEOPLE_HEAD = "method; evaluations in a chain; CPU µs each; α; β, PPII; α by start; R-hat; α and β; left; entries"
 
 
 def _round(value: float, error: float) -> str:
@@ -532,8 +521,8 @@ COLOURS = {"reference": "#1f4e79", "agrees": "#1f4e79", "differs": "#d9d9d9", "n
 HATCHES = {"differs": "////", "not converged": "..."}
 
 
-def draw(report: dict[str, Any], path: Path) -> None:
-    """Draw speed and populations side by side; hatched bars sample another law, dotted ones are not converged."""
+def draw(report: Report, path: Path) -> None:
+    """Draw speed and populations side by side; hatched: another distribution; dotted: not converged."""
     from peptidyn.analysis.plots import new_figure, save_figure
 
     count = len(report["molecules"])
@@ -545,7 +534,7 @@ def draw(report: dict[str, Any], path: Path) -> None:
         for place, one in zip(y, values, strict=True):
             left.barh(
                 place, one["independent_per_million"][1], xerr=one["independent_error"][1], height=0.65, capsize=3,
-                color=COLOURS[one["law"]], edgecolor="#1f4e79", hatch=HATCHES.get(one["law"]), ecolor="#c8781e",
+                color=COLOURS[one["verdict"]], edgecolor="#1f4e79", hatch=HATCHES.get(one["verdict"]), ecolor="#c8781e",
             )  # fmt: skip
         left.set_yticks(y, methods, fontsize=8)
         left.set(xlabel="independent samples of ψ per 10⁶ force evaluations", title=f"{name}, {T:.0f} K")
@@ -560,25 +549,26 @@ def draw(report: dict[str, Any], path: Path) -> None:
         right.set_yticks(y, [])
         right.set_ylim(left.get_ylim())
         right.set(xlim=(-0.02, 1.02), xlabel="population (α, β: of φ < 0; band: α of Langevin)")
-        right.set_title("hatched: another law; dotted: not converged", fontsize=9)
+        right.set_title("hatched: another distribution; dotted: not converged", fontsize=9)
         right.legend(frameon=False, fontsize=8, loc="center left", bbox_to_anchor=(1.0, 0.5))
     save_figure(figure, path)
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("-o", "--output", default="efficiency", help="folder to write, or to go on with")
-    parser.add_argument("--molecule", help="only the one whose name holds this")
-    parser.add_argument("--chains", type=int, help="chains of each method, an even number")
-    size = parser.add_mutually_exclusive_group()
+def main(arguments: Sequence[str] | None = None) -> int:
+    script = harness.parser(__file__, __doc__)
+    script.set_defaults(folder=Path("efficiency"))
+    script.add_argument("--molecule", default="", help="only the one whose name holds this")
+    script.add_argument("--chains", type=harness.positive, help="chains of each method, an even number")
+    size = script.add_mutually_exclusive_group()
     size.add_argument("--quick", dest="size", action="store_const", const="quick", default="default")
     size.add_argument("--full", dest="size", action="store_const", const="full")
-    options = parser.parse_args()
-    if options.chains is not None and (options.chains < 2 or options.chains % len(STARTS)):
-        parser.error(f"--chains is {options.chains}, expected an even number, 2 or more")
-    report = measure(options.size, options.chains, options.molecule, Folder(Path(options.output)))
-    print(to_markdown(report))
+    options = script.parse_args(arguments)
+    if not any(options.molecule in name for name in MOLECULES):
+        script.error(f"--molecule is {options.molecule!r}, expected a part of: {', '.join(MOLECULES)}")
+    if options.chains is not None and options.chains % len(STARTS):
+        script.error(f"--chains is {options.chains}, expected an even number")
+    return harness.run(script, arguments, partial(measure, Folder(options.folder)), tables, draw)
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -1,6 +1,6 @@
 """How large may the time step be? Energy drift (NVE) and GHMC acceptance over step sizes and soft sets.
 
-    python benchmarks/time_steps.py --steps 4,8 --preset angles            # capped decaalanine
+    python benchmarks/time_steps.py --steps 4,8 --preset angles -o FOLDER   # capped decaalanine
     python benchmarks/time_steps.py data/ala1.pdb --soft "phi psi methyl" --steps 4,8
     python benchmarks/time_steps.py 1l2y.pdb --steps 8,9,10,12 --trajectories 4
 
@@ -13,13 +13,16 @@ this script.
 
 from __future__ import annotations
 
-import argparse
 import sys
-import time
+from collections.abc import Sequence
+from time import perf_counter
+from typing import Any
 
 import numpy as np
 
-from peptidyn.core.errors import PeptidynError
+import harness
+from harness import Report, cell
+from peptidyn.core.progress import Progress
 from peptidyn.core.statistics import statistical_inefficiency
 from peptidyn.core.units import BOLTZMANN
 from peptidyn.engine.simulation import TorsionSimulation
@@ -39,51 +42,54 @@ LIMIT = 0.01
 """kT per degree of freedom per ns: the drift below which a step size passes."""
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("file", metavar="FILE", nargs="?", help="structure (default: capped decaalanine)")
-    parser.add_argument("--steps", default="4,8", metavar="FS,FS,...", help="time steps in fs (default: 4,8)")
-    parser.add_argument("--preset", metavar="NAME", help="torsions (default) or angles")
-    parser.add_argument("--soft", metavar="WORDS", help="soft coordinates, instead of --preset")
-    parser.add_argument("--hydrogen-mass", type=float, metavar="DA", help="repartition masses")
-    parser.add_argument("--time", default="200ps", help="length of every drift measurement (default: 200ps)")
-    parser.add_argument("--trajectories", type=int, default=1, metavar="N", help="for every drift (default: 1)")
-    parser.add_argument("--proposals", type=int, default=4000, help="of every acceptance measurement (default: 4000)")
-    parser.add_argument("--threads", type=int, default=2, help="of the CPU platform (default: 2)")
-    parser.add_argument("--seed", type=int, default=1)
-    options = parser.parse_args()
-    given = {name: getattr(options, name) for name in ("file", "preset", "soft", "hydrogen_mass", "threads", "seed")}
-    settings = resolve_settings({name: value for name, value in given.items() if value is not None})
-    length = parse_time("--time", options.time)
-    try:
-        model = make_model(settings, prepare_structure(settings))
-        geometry, starts = warm_up(model, options.trajectories)
-    except PeptidynError as error:
-        print(f"time_steps: {error}", file=sys.stderr)
-        return 2
-    tree = model.tree
-    print(f"{tree}, soft: {settings.soft_words}")
-    print("| step (fs) | drift (kJ/mol/ns) | drift (kT/dof/ns) | energy spread (kJ/mol) | GHMC acceptance | seconds |")
-    print("|---:|---:|---:|---:|---:|---:|")
-    passed = 0.0
-    for step in [float(part) for part in options.steps.split(",")]:
-        begin = time.perf_counter()
-        row = drift_row(model, geometry, starts, 1e-3 * step, length)
-        if row is None:
-            print(f"| {step:g} | not stable | | | | |", flush=True)
+def measure(steps: Sequence[float], time: str, trajectories: int, proposals: int, **settings: Any) -> dict[str, Any]:
+    """Measure drift and acceptance at every step (fs).
+
+    Parameters
+    ----------
+    steps : sequence of float
+    time : str
+        Length of every drift measurement.
+    trajectories : int
+        For every drift.
+    proposals : int
+        For every acceptance rate.
+    **settings
+        Those of `peptidyn run`; None stands for the default.
+    """
+    length = parse_time("--time", time)
+    resolved = resolve_settings({name: value for name, value in settings.items() if value is not None})
+    model = make_model(resolved, prepare_structure(resolved))
+    geometry, starts = warm_up(model, trajectories)
+    rows = []
+    with Progress(len(steps), "time steps", "steps") as bar:
+        for step in steps:
+            begin = perf_counter()
+            drift = drift_row(model, geometry, starts, 1e-3 * step, length)
+            rate = None if drift is None else acceptance(model, geometry, starts[0], 1e-3 * step, proposals)
+            rows.append({"step": step, "drift": drift, "acceptance": rate, "seconds": perf_counter() - begin})
+            bar.advance(1)
+    return {"tree": str(model.tree), "soft": resolved.soft_words, "n_dof": model.tree.n_dof, "rows": rows}
+
+
+def tables(report: Report) -> str:
+    """Return the report as text for people."""
+    kT = BOLTZMANN * TEMPERATURE * report["n_dof"]
+    passed, rows = 0.0, []
+    for row in report["rows"]:
+        if row["drift"] is None:
+            rows.append([f"{row['step']:g}", "not stable", *"----"])
             continue
-        slope, error, spread = row
-        unit = BOLTZMANN * TEMPERATURE * tree.n_dof
-        if abs(slope) / unit < LIMIT:
-            passed = max(passed, step)
-        accepted = acceptance(model, geometry, starts[0], 1e-3 * step, options.proposals)
-        print(
-            f"| {step:g} | {slope:+.2f} ± {error:.2f} | {slope / unit:+.4f} ± {error / unit:.4f} | {spread:.2f} | "
-            f"{accepted:.3f} | {time.perf_counter() - begin:.0f} |",
-            flush=True,
-        )
-    print(f"largest step here with a drift below {LIMIT} kT per degree of freedom per ns: {passed:g} fs")
-    return 0
+        slope, error, spread = row["drift"]
+        if abs(slope) / kT < LIMIT:
+            passed = max(passed, row["step"])
+        drifts = [f"{slope:+.2f} ± {error:.2f}", f"{slope / kT:+.4f} ± {error / kT:.4f}"]
+        rows.append([f"{row['step']:g}", *drifts, cell(spread, 2), cell(row["acceptance"], 3), cell(row["seconds"], 0)])
+    units = ["step (fs)", "drift (kJ/mol/ns)", "drift (kT/dof/ns)", "energy spread (kJ/mol)"]
+    return (
+        f"{report['tree']}, soft: {report['soft']}\n\n{harness.table([*units, 'GHMC acceptance', 'seconds'], rows)}\n\n"
+        f"largest step here with a drift below {LIMIT} kT per degree of freedom per ns: {passed:g} fs"
+    )
 
 
 def warm_up(model: RunModel, count: int) -> tuple[np.ndarray, list[object]]:
@@ -145,7 +151,7 @@ def total_energies(model: RunModel, geometry: np.ndarray, start: object, timeste
 
 
 def acceptance(model: RunModel, geometry: np.ndarray, start: object, timestep: float, proposals: int) -> float:
-    """Return the part of GHMC proposals (one step each, friction 1/ps, with U_F) that is accepted."""
+    """Return the acceptance rate of GHMC (one step per proposal, friction 1/ps, with U_F)."""
     tree = model.tree.with_geometry(geometry)
     integrator = TorsionGHMCIntegrator(
         tree, TEMPERATURE, 1.0, timestep, seed=2, hydrogen_mass=model.settings.hydrogen_mass
@@ -153,6 +159,27 @@ def acceptance(model: RunModel, geometry: np.ndarray, start: object, timestep: f
     simulation = _simulation(model, geometry, start, integrator)
     simulation.step(proposals)
     return integrator.acceptance
+
+
+def _steps(text: str) -> list[float]:
+    return [float(part) for part in text.split(",")]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    script = harness.parser(__file__, __doc__)
+    script.add_argument("file", metavar="FILE", nargs="?", help="structure (default: capped decaalanine)")
+    script.add_argument("--steps", type=_steps, default=[4.0, 8.0], metavar="FS,FS,...", help="default: 4,8")
+    script.add_argument("--preset", metavar="NAME", help="torsions (default) or angles")
+    script.add_argument("--soft", metavar="WORDS", help="soft coordinates, instead of --preset")
+    script.add_argument("--hydrogen-mass", type=float, metavar="DA", help="repartition masses")
+    script.add_argument("--time", default="200ps", help="length of every drift measurement (default: 200ps)")
+    script.add_argument(
+        "--trajectories", type=harness.positive, default=1, metavar="N", help="for every drift (default: 1)"
+    )
+    script.add_argument("--proposals", type=int, default=4000, help="for every acceptance rate (default: 4000)")
+    script.add_argument("--threads", type=int, default=2, help="of the CPU platform (default: 2)")
+    script.add_argument("--seed", type=int, default=1)
+    return harness.run(script, arguments, measure, tables)
 
 
 if __name__ == "__main__":

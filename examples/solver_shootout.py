@@ -7,11 +7,11 @@ each solver is from that of the dense oracle, on the same chains.
 """
 
 import argparse
+import time
 
 import numpy as np
 
 import peptidyn as ptd
-from peptidyn.analysis.benchmark_solvers import measure_solvers
 from peptidyn.analysis.plots import new_figure, save_figure
 
 LOOKS = {
@@ -25,16 +25,22 @@ LOOKS = {
 }
 
 
-def difference_from_dense(n_torsions: int) -> dict[str, float]:
-    """Return, by solver, the relative distance of M^-1 b from the dense one, for a random b."""
+def compare(n_torsions: int, repeats: int) -> dict[str, tuple[float, float]]:
+    """Return, by solver, seconds of M^-1 b for a random b, and its relative distance from the dense one."""
     tree = ptd.build_tree(ptd.build_peptide("A" * (n_torsions // 2)), soft="phi psi")
     state = tree.reference.replace(torsions=tree.reference.torsions + 0.1)
     b = np.random.default_rng(0).standard_normal(tree.n_dof)
-    exact = ptd.get_solver("dense").solve(tree, state, b)
+    # the first call compiles, or makes a plan for the tree
+    answers = {name: ptd.get_solver(name).solve(tree, state, b) for name in LOOKS}
+    seconds = dict.fromkeys(LOOKS, np.inf)
+    for _ in range(repeats):  # all by turns, so that other work on the machine meets them alike
+        for name in LOOKS:
+            begin = time.perf_counter()
+            ptd.get_solver(name).solve(tree, state, b)
+            seconds[name] = min(seconds[name], time.perf_counter() - begin)
+    exact = answers["dense"]
     return {
-        name: float(np.linalg.norm(ptd.get_solver(name).solve(tree, state, b) - exact) / np.linalg.norm(exact))
-        for name in ptd.list_solvers()
-        if name != "dense"
+        name: (seconds[name], float(np.linalg.norm(answers[name] - exact) / np.linalg.norm(exact))) for name in LOOKS
     }
 
 
@@ -46,23 +52,20 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("-o", "--output", default="solver_shootout.png")
     options = parser.parse_args(arguments)
     sizes = [10, 30] if options.quick else [int(size) for size in options.sizes.split(",")]
-    report = measure_solvers(sizes=sizes, rounds=1 if options.quick else options.repeats)
-    small = [n for n in sizes if n <= 300]
-    distances = {n: difference_from_dense(n) for n in small}
+    found = [compare(n, 1 if options.quick else options.repeats) for n in sizes]
 
     figure, (left, right) = new_figure(1, 2, figsize=(9.6, 4.2))
     for name, (colour, marker, line) in LOOKS.items():
-        row = report["solve"][name]
         look = {"color": colour, "marker": marker, "linestyle": line, "markersize": 5, "label": name}
-        left.loglog(row["n"], [1e3 * seconds for seconds in row["cpu"]], **look)
+        left.loglog(sizes, [1e3 * one[name][0] for one in found], **look)
         if name != "dense":
-            right.loglog(small, [max(distances[n][name], 1e-17) for n in small], **look)
+            right.loglog(sizes, [max(one[name][1], 1e-17) for one in found], **look)
     left.set(xlabel="torsions", ylabel="time of M⁻¹b (ms)")
     right.set(xlabel="torsions", ylabel="relative distance from the dense solver")
     left.legend(frameon=False, fontsize=8)
     save_figure(figure, options.output)
-    fastest = min(LOOKS, key=lambda name: report["solve"][name]["cpu"][-1])
-    print(f"fastest at {max(sizes)} torsions: {fastest}", end="; ")
+    fastest = min(LOOKS, key=lambda name: found[-1][name][0])
+    print(f"fastest at {sizes[-1]} torsions: {fastest}", end="; ")
     print(f"picture in {options.output}")
 
 

@@ -6,28 +6,47 @@ import gc
 import json
 import math
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
 
-from peptidyn.analysis import benchmark_dynamics, benchmark_kernels, benchmark_solvers, benchmarks
-from peptidyn.analysis.benchmark_fixman import format_fixman, measure_fixman, write_trajectory
-from peptidyn.analysis.benchmark_solvers import CHOLESKY, DENSE, format_solvers, given_mass_matrix, measure_solvers
-from peptidyn.analysis.benchmarks import Timing, check_sizes, growth_exponent, interleave, polyalanine
-from peptidyn.analysis.forward_dynamics import ForwardDynamics
+import backbone_barrier
+import cold_start
+import dynamics
+import fixman
+import harness
+import kernels
+import memory
+import peers
+import run_all
+import sampling_efficiency
+import solvers
+import time_steps
+from engines import ForwardDynamics
+from harness import Timing, growth_exponent, interleave
+from molecules import constrained_system, context, polyalanine
 from peptidyn.cli import main
-from peptidyn.core.errors import ArgumentError, MissingDependencyError
+from peptidyn.engine.systems import make_system
+from peptidyn.io.peptides import build_peptide
 from peptidyn.metric.fixman_weights import fixman_weights
 from peptidyn.solvers import protocol
 from peptidyn.solvers.articulated import ArticulatedSolver
 from peptidyn.solvers.dense import mass_matrix
 from peptidyn.solvers.protocol import get_solver, list_solvers
 from peptidyn.solvers.spatial_dynamics import ALGORITHMS
+from solvers import CHOLESKY, DENSE
+
+SCRIPTS = (
+    backbone_barrier, cold_start, dynamics, fixman, kernels, memory, peers, sampling_efficiency, solvers, time_steps,
+)  # fmt: skip
+BENCHMARKS = Path(harness.__file__).parent
+ROOT = BENCHMARKS.parent
 
 
 @pytest.fixture(autouse=True)
 def _one_call_per_turn(monkeypatch):
-    monkeypatch.setattr(benchmarks, "BURST", 0.0)
+    monkeypatch.setattr(harness, "BURST", 0.0)
 
 
 # ---------------------------------------------------------------------------- exponents
@@ -50,22 +69,17 @@ def test_no_exponent(sizes, seconds):
     assert growth_exponent(sizes, seconds) is None
 
 
-def _synthetic(seconds):
-    """A stand-in for `interleave` whose times follow from (quantity, method, torsions)."""
-
-    def measured(tasks, rounds, progress=None):
-        return {key: Timing(seconds(*key), 2.0 * seconds(*key), 3.0 * seconds(*key), rounds) for key in tasks}
-
-    return measured
-
-
 def test_report_from_known_times(monkeypatch):
-    monkeypatch.setattr(
-        benchmark_solvers,
-        "interleave",
-        _synthetic(lambda _, name, n: 1e-9 * n**3 if name in (DENSE, CHOLESKY) else 5e-5 + 3e-7 * n),
-    )
-    report = measure_solvers([10, 30, 100], rounds=1, dense_limit=30)
+    def measured(tasks, rounds):
+        """Times that follow from (quantity, method, torsions)."""
+        seconds = {
+            (what, name, n): 1e-9 * n**3 if name in (DENSE, CHOLESKY) else 5e-5 + 3e-7 * n for what, name, n in tasks
+        }
+        return {key: Timing(t, 2.0 * t, 3.0 * t, rounds) for key, t in seconds.items()}
+
+    monkeypatch.setattr(harness, "interleave", measured)
+    monkeypatch.setattr(solvers, "DENSE_LIMIT", 30)
+    report = {"sizes": [10, 30, 100], "repeats": 1, **solvers.measure([10, 30, 100], repeats=1)}
     udu, dense = report["solve"]["udu"], report["solve"]["dense"]
     assert udu["n"] == [10, 30, 100] and dense["n"] == [10, 30]
     assert udu["cpu"] == pytest.approx([5.3e-5, 5.9e-5, 8e-5])
@@ -78,15 +92,19 @@ def test_report_from_known_times(monkeypatch):
     assert dense["exponent"] == pytest.approx(3.0)
     assert udu["dense_ratio"] == pytest.approx(1e-9 * 30**3 / 5.9e-5)
     assert udu["cholesky_ratio"] == pytest.approx(1e-9 * 100**3 / 8e-5)
-    text = format_solvers(report)
-    line = next(line for line in text.splitlines() if line.startswith("udu")).split()
-    assert line[1:6] == ["0.053", "0.059", "0.080", "50.6", "0.300"]
-    line = next(line for line in text.splitlines() if line.startswith("dense")).split()
-    assert line[1:4] == ["0.001", "0.027", "-"]
+    text = solvers.tables(report)
+    assert row_of(text, "udu")[1:6] == ["0.053", "0.059", "0.080", "50.6", "0.300"]
+    assert row_of(text, "dense")[1:4] == ["0.001", "0.027", "-"]
     assert "wall / CPU, largest over all rows: 2.00" in text
 
 
-# ---------------------------------------------------------------------------- clocks
+def row_of(text, name):
+    """Return the cells of the first row that begins with `name`."""
+    rows = ([part.strip() for part in line.strip("|").split("|")] for line in text.splitlines() if line[:1] == "|")
+    return next(row for row in rows if row[0] == name)
+
+
+# ---------------------------------------------------------------------------- harness
 
 
 def test_rounds_are_interleaved():
@@ -105,7 +123,7 @@ def test_minimum_and_median():
 
 
 def test_slow_tasks_leave_the_rounds(monkeypatch):
-    monkeypatch.setattr(benchmarks, "BUDGET", 1e-12)
+    monkeypatch.setattr(harness, "BUDGET", 1e-12)
     calls = []
     interleave({"slow": lambda: calls.append(1)}, 5)
     assert len(calls) == 1
@@ -123,20 +141,25 @@ def test_garbage_collection_comes_back():
 
 def test_load_may_be_unknown(monkeypatch):
     monkeypatch.delattr("os.getloadavg")
-    assert benchmarks.load() is None
-    lines = benchmarks.format_machine({"machine": benchmarks.machine(), "load": [None, None]})
-    assert any("not known" in line for line in lines)
+    assert harness.load() is None
+    assert "load: not known" in harness.describe_machine({"machine": harness.machine(), "load": [None, None]})
 
 
-# ---------------------------------------------------------------------------- molecules and peers
+def test_table():
+    assert harness.table(["n", "time, µs"], [["a long name", harness.cell(1234.56)], ["b", harness.cell(None)]]) == (
+        "| n           | time, µs |\n"
+        "| ----------- | -------: |\n"
+        "| a long name |  1,234.6 |\n"
+        "| b           |        - |"
+    )  # fmt: skip
+    assert harness.cell(2.5e-6, 2, 1e6) == "2.50"
 
 
-def test_sizes():
-    assert check_sizes([100, 9, 10, 30]) == [10, 30, 100]
-    with pytest.raises(ArgumentError, match="no sizes"):
-        check_sizes([])
-    with pytest.raises(ArgumentError, match="a size is -3"):
-        check_sizes([10, -3])
+def test_sizes_of_the_command_line():
+    assert harness.sizes("100,9,10,30") == [10, 30, 100]
+
+
+# ---------------------------------------------------------------------------- molecules and engines
 
 
 def test_polyalanine():
@@ -146,10 +169,30 @@ def test_polyalanine():
     assert np.array_equal(polyalanine(12)[1].q, state.q)
 
 
+def test_openmm_alone_has_the_same_forces():
+    """All of them but bonds of hydrogens, which are constrained."""
+    structure = build_peptide("AA")
+    free = make_system(structure.topology, "obc2")
+    held = constrained_system(structure.topology, free, 1.5)
+    hydrogen = structure.masses < 1.1
+    assert held.getNumConstraints() == hydrogen.sum()
+    before, after = ([s.getParticleMass(i)._value for i in range(s.getNumParticles())] for s in (free, held))
+    assert np.allclose(np.array(after)[hydrogen], 1.5) and sum(after) == pytest.approx(sum(before))
+    for system in (free, held):
+        for force in system.getForces():
+            force.setForceGroup(1 if force.getName() == "HarmonicBondForce" else 0)
+    forces = []
+    for system in (free, held):
+        place = context(system)
+        place.setPositions(structure.positions)
+        forces.append(place.getState(forces=True, groups={0}).getForces(asNumpy=True)._value)
+    assert np.abs(forces[0] - forces[1]).max() < 1e-6 * np.abs(forces[0]).max()
+
+
 def test_mass_matrix_from_momenta():
     tree, state = polyalanine(12)
     M = mass_matrix(tree, state)
-    assert np.abs(given_mass_matrix(tree, state) - M).max() < 1e-12 * np.abs(M).max()
+    assert np.abs(solvers.given_mass_matrix(tree, state) - M).max() < 1e-12 * np.abs(M).max()
 
 
 def test_forward_dynamics_in_one_call():
@@ -157,26 +200,36 @@ def test_forward_dynamics_in_one_call():
     rng = np.random.default_rng(1)
     q = state.q + 0.1 * rng.standard_normal((3, 12))
     v, tau = rng.standard_normal((2, 3, tree.n_dof))
-    dynamics = ForwardDynamics(tree, state)
-    many = dynamics.many(q, v, tau)
+    forward = ForwardDynamics(tree, state)
+    many = forward.many(q, v, tau)
     for s, answer in enumerate(many):
         expected = get_solver("dense").accelerations(tree, state.replace(q=q[s]), v[s], tau[s])
         assert np.linalg.norm(answer - expected) < 1e-9 * np.linalg.norm(expected)
-        assert np.linalg.norm(dynamics.one(q[s], v[s], tau[s]) - answer) < 1e-12 * np.linalg.norm(expected)
+        assert np.linalg.norm(forward.one(q[s], v[s], tau[s]) - answer) < 1e-12 * np.linalg.norm(expected)
 
 
-def test_pinocchio_gives_the_same_accelerations():
-    from peptidyn.analysis.benchmark_peers import format_peers, measure_peers
-
-    report = measure_peers([10, 30], rounds=1)
+def test_other_engines_give_the_same_accelerations():
+    report = peers.measure([10, 30], repeats=1)
+    assert report["missing"] == []
     assert [row["n"] for row in report["rows"][:2]] == [10, 30]
     assert 10 < report["rows"][2]["n"] <= 30
-    assert all(row["difference"]["Pinocchio"] < 1e-9 for row in report["rows"])
-    assert all(row["difference"].get("MuJoCo", 0.0) < 1e-8 for row in report["rows"])
-    row = report["rows"][0]
-    best = min(row["cpu"]["pinocchio.aba WORLD"], row["cpu"]["pinocchio.aba LOCAL"])
-    assert row["kernels_ratio"] == pytest.approx(row["cpu"]["peptidyn kernels"] / best)
-    assert "pinocchio.aba LOCAL" in format_peers(report)
+    for row in report["rows"]:
+        assert row["difference"]["Pinocchio"] < 1e-9 and row["difference"]["MuJoCo"] < 1e-8
+    cpu, ratios = report["rows"][0]["cpu"], report["rows"][0]["ratios"]
+    best = min(cpu["pinocchio.aba WORLD"], cpu["pinocchio.aba LOCAL"])
+    assert ratios["kernels / faster pinocchio.aba"] == pytest.approx(cpu["peptidyn kernels"] / best)
+    assert ratios["kernels / mj_forward"] == pytest.approx(cpu["peptidyn kernels"] / cpu["mujoco.mj_forward"])
+
+
+def test_an_engine_that_is_not_installed_is_left_out(capsys, monkeypatch):
+    monkeypatch.setitem(sys.modules, "mujoco", None)
+    assert peers.main(["--sizes", "10", "--repeats", "1"]) == 0
+    out = capsys.readouterr().out
+    assert "MuJoCo left out" in out and "pip install mujoco" in out
+    assert row_of(out, "kernels / mj_forward")[1:3] == ["-", "-"]
+    monkeypatch.setitem(sys.modules, "pinocchio", None)
+    assert peers.main(["--sizes", "10", "--repeats", "1"]) == 2
+    assert "pip install pin mujoco" in capsys.readouterr().err
 
 
 # ---------------------------------------------------------------------------- coverage of the reports
@@ -187,7 +240,8 @@ def test_every_solver_is_in_the_table(monkeypatch):
         name = "newcomer"
 
     monkeypatch.setitem(protocol._LOADED, "newcomer", Newcomer())
-    report = measure_solvers([4, 20], rounds=1, dense_limit=4)
+    monkeypatch.setattr(solvers, "DENSE_LIMIT", 4)
+    report = {"sizes": [4, 20], "repeats": 1, **solvers.measure([4, 20], repeats=1)}
     assert set(report["solve"]) == {*list_solvers(), CHOLESKY}
     assert "newcomer" in report["solve"]
     assert {f"spatial-operator:{name}" for name in ALGORITHMS} < set(report["forward_dynamics"])
@@ -196,149 +250,201 @@ def test_every_solver_is_in_the_table(monkeypatch):
         assert len(row["n"]) == len(row["cpu"]) == len(row["wall"]) == len(row["first_call"])
         assert all(math.isfinite(t) and t > 0 for t in row["wall"])
     assert max(report["log_det_spread"]) < 1e-9
-    text = format_solvers(report)
+    text = solvers.tables(report)
     for name in (*list_solvers(), CHOLESKY, "spatial-operator:fd3"):
-        assert any(line.startswith(f"{name} ") for line in text.splitlines()), name
-    for phrase in ("growth", "load", "numba", "python", "cores"):
-        assert phrase in text
+        assert row_of(text, name)
 
 
 def test_fixman_report():
-    report = measure_fixman([20], rounds=1, frames=210)
+    report = {"repeats": 1, **fixman.measure([20], repeats=1, frames=210)}
     (part,) = report["potential"]
+    batch, single, ratios = part["batch"], part["single"], part["ratios"]
     assert part["log_det_difference"] < 1e-9
-    assert part["ratios"]["value + gradient / value"] == pytest.approx(
-        part["batch"]["value + gradient"] / part["batch"]["value"]
-    )
-    assert part["ratios"]["value / forward dynamics"] == pytest.approx(
-        part["batch"]["value"] / part["batch"]["forward dynamics"]
-    )
+    assert ratios["value + gradient / value"] == pytest.approx(batch["value + gradient"] / batch["value"])
+    assert ratios["value / forward dynamics"] == pytest.approx(batch["value"] / batch["forward dynamics"])
+    assert ratios["NumPy, M given / value"] == pytest.approx(single[fixman.SLOGDET] / single["value"])
     trajectory = report["trajectory"]
     assert trajectory["frames"] == [21, 210] and trajectory["residues"] == 20
     # index, time, ln det, energy and misfit, and 40 torsions: results alone grow with the number of frames
-    assert trajectory["result_bytes"] == [8 * 45 * 21, 8 * 45 * 210]
-    assert all(peak > result for peak, result in zip(
-        trajectory["traced_peak_bytes"], trajectory["result_bytes"], strict=True
-    ))  # fmt: skip
-    text = format_fixman(report)
-    for phrase in ("value + gradient", "goal <= 2.2", "frames/s", "load"):
+    assert list(trajectory["result_bytes"]) == [8 * 45 * 21, 8 * 45 * 210]
+    assert all(np.greater(trajectory["traced_peak_bytes"], trajectory["result_bytes"]))
+    text = fixman.tables(report)
+    for phrase in ("value + gradient", "at most 2.2", "frames/s"):
         assert phrase in text
 
 
 def test_trajectory_frames_are_rigid(tmp_path):
     tree, state = polyalanine(8)
-    write_trajectory(tree, state, 7, tmp_path / "x.xtc")
+    fixman.write_trajectory(tree, state, 7, tmp_path / "x.xtc")
     weights = fixman_weights(tree, tmp_path / "x.xtc", 300.0)
     assert len(weights) == 7 and not weights.deformed.any()
     assert weights.time.tolist() == list(range(7))
 
 
-# ---------------------------------------------------------------------------- command line
+def test_kernels_report():
+    report = {"sizes": [8, 16], "repeats": 1, **kernels.measure([8, 16], repeats=1)}
+    seconds = report["seconds"]
+    assert report["step_ratio"][1] == pytest.approx(seconds[kernels.STEP][1] / seconds[kernels.DYNAMICS][1])
+    assert all(t > 0 for row in seconds.values() for t in row)
+    text = kernels.tables(report)
+    assert f"at most {12 ** math.log10(2):.3g}" in text
+    assert all(len(row_of(text, name)) == 5 for name in seconds)
+    assert row_of(kernels.tables({"sizes": [8], "repeats": 1, **kernels.measure([8], repeats=1)}), "ln det M")[2] == "-"
 
 
-def run(capsys, *arguments):
-    status = main([str(a) for a in arguments])
-    captured = capsys.readouterr()
-    return status, captured.out, captured.err
+# ---------------------------------------------------------------------------- scripts
 
 
-def test_files(capsys, tmp_path):
-    command = ("bench", "solvers", "--sizes", "4,10", "--repeats", "1", "-q", "-o", tmp_path / "out")
-    status, out, err = run(capsys, *command)
-    assert status == 0 and err == ""
-    assert sorted(p.name for p in (tmp_path / "out").iterdir()) == ["solvers.json", "solvers.png"]
-    report = json.loads((tmp_path / "out" / "solvers.json").read_text())
-    assert out == format_solvers(report) + "\n"
-    assert (tmp_path / "out" / "solvers.png").read_bytes().startswith(b"\x89PNG")
-    status, out, err = run(capsys, *command)
-    assert status == 2 and out == "" and "--overwrite" in err
-    assert run(capsys, *command, "--overwrite")[0] == 0
-
-
-def test_json_and_no_files(capsys, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    status, out, _ = run(capsys, "bench", "peers", "--sizes", "10", "--repeats", "1", "--json", "-q")
-    assert status == 0 and json.loads(out)["rows"][0]["n"] == 10
-    assert list(tmp_path.iterdir()) == []
+def run_script(script, arguments, suffixes, capsys, folder):
+    """Run a script as from the command line; return its report from the file."""
+    assert script.main([*arguments.split(), "-o", str(folder)]) == 0
+    name = script.__name__
+    files = {path.suffix[1:]: path for path in folder.iterdir() if path.is_file()}
+    assert sorted(files) == suffixes.split()
+    assert {path.stem for path in files.values()} == {name}
+    report = json.loads(files["json"].read_text())
+    assert report["benchmark"] == name and "numba" in report["machine"] and len(report["load"]) == 2
+    text = capsys.readouterr().out
+    assert files["md"].read_text() == text
+    # what is written holds all that is said
+    assert text == f"{script.tables(report)}\n\n{harness.describe_machine(report)}\n"
+    if "png" in files:
+        assert files["png"].read_bytes().startswith(b"\x89PNG") and files["png"].stat().st_size > 10_000
+    return report
 
 
 @pytest.mark.parametrize(
-    ("arguments", "phrase"),
+    ("script", "arguments", "suffixes"),
     [
-        (["solvers", "--sizes", "10,x"], "--sizes is '10,x'"),
-        (["solvers", "--sizes", "0"], "a size is 0"),
-        (["solvers", "--repeats", "0"], "repeats is 0"),
-        (["solvers", "--frames", "100"], "no trajectory"),
-        (["solvers", "-o", "missing/folder"], "does not exist"),
-        (["solvers", "-o", "file"], "is a file"),
-        (["fixman", "--frames", "3"], "frames is 3"),
-        (["peers", "--sizes", "3000"], "32 n^3"),
-        (["dynamics", "--sizes", "30"], "sizes are for the others"),
+        pytest.param(solvers, "--sizes 4,10 --repeats 1", "json md png", id="solvers"),
+        pytest.param(fixman, "--sizes 10 --frames 20 --repeats 1", "json md", id="fixman"),
+        pytest.param(kernels, "--sizes 8 --repeats 1", "json md png", id="kernels"),
+        pytest.param(peers, "--sizes 10 --repeats 1", "json md png", id="peers"),
+        pytest.param(memory, "--boxes 2.6", "json md", id="memory"),
+        pytest.param(backbone_barrier, "--step 120", "json md", id="backbone_barrier"),
+        pytest.param(
+            time_steps, "data/ala1.pdb --steps 4 --time 0.2ps --proposals 2 --threads 1", "json md", id="time_steps"
+        ),
     ],
 )
-def test_errors(capsys, tmp_path, monkeypatch, arguments, phrase):
+def test_script(script, arguments, suffixes, capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(ROOT)
+    run_script(script, arguments, suffixes, capsys, tmp_path / "new" / "out")
+
+
+def test_dynamics(capsys, tmp_path, monkeypatch):
+    for name, value in {"TRIAL_STEPS": (0.008,), "PROPOSALS": 20, "SHARE_RESIDUES": 3, "SPEED_RESIDUES": 2}.items():
+        monkeypatch.setattr(dynamics, name, value)
+    report = run_script(dynamics, "--repeats 1", "json md png", capsys, tmp_path)
+    seconds = report["share"]["seconds"]
+    assert report["share"]["share"] == pytest.approx(1 - seconds["force call"] / seconds["step"])
+    for part in report["speed"]:
+        # twice the step of LangevinMiddle
+        assert part["ratio"]["torsions"] == pytest.approx(
+            0.5 * part["seconds"]["torsions"] / part["seconds"]["LangevinMiddle"]
+        )
+
+
+def test_sampling_efficiency(capsys, tmp_path, monkeypatch):
+    chosen = {name: sampling_efficiency.METHODS[name] for name in (sampling_efficiency.REFERENCE, "torsions")}
+    monkeypatch.setattr(sampling_efficiency, "METHODS", chosen)
+    monkeypatch.setattr(sampling_efficiency, "find_steps", lambda *_: [0.01])  # tested in test_sampling_efficiency.py
+    monkeypatch.setitem(sampling_efficiency.SIZES, "quick", (0.25, 0.001))
+    report = run_script(sampling_efficiency, "--molecule alanine --quick", "json md png", capsys, tmp_path)
+    (molecule,) = report["molecules"].values()
+    assert molecule["chains"] == 2 and set(molecule["methods"]) == set(chosen)
+    assert len(list((tmp_path / "chains").iterdir())) == 4
+
+
+def test_cold_start_report(monkeypatch):
+    """Processes are not started here: the first imports, the second compiles, the quickest of the others counts."""
+    wall = iter([0.01, 30.0, 3.0, 2.0, 2.5])
+
+    def child(code, cache):
+        what = "import peptidyn" if code is cold_start._IMPORT else "start, to here"
+        return {what: [t := next(wall), 0.5 * t]}
+
+    monkeypatch.setattr(cold_start, "child", child)
+    report = cold_start.measure(repeats=3)
+    assert report["starts"] == [2.0, 2.5, 3.0]
+    text = cold_start.tables(report)
+    assert row_of(text, "start, to here")[1:] == ["30.00", "15.00", "2.00", "1.00"]
+    assert "median of 3 starts with a filled cache: 2.50 s" in text
+
+
+@pytest.mark.slow
+def test_cold_start_runs():
+    """The code of the child processes, with the compiled code that is there."""
+    import numba
+
+    compiled = numba.config.CACHE_DIR
+    times = cold_start.child(cold_start._IMPORT, compiled) | cold_start.child(cold_start._FIRST_CALLS, compiled)
+    assert {"import peptidyn", "start, to here", *(f"solver {name}" for name in list_solvers())} <= set(times)
+    assert all(len(pair) == 2 and pair[0] >= 0 for pair in times.values())
+
+
+@pytest.mark.parametrize("script", SCRIPTS, ids=lambda script: script.__name__)
+def test_script_says_its_question_and_its_command(script):
+    assert "?" in script.__doc__.split("\n\n")[0]
+    assert f"python benchmarks/{script.__name__}.py" in script.__doc__
+
+
+def test_every_script_is_tested_and_run():
+    helpers = {"harness", "molecules", "engines", "run_all"}
+    names = {script.__name__ for script in SCRIPTS}
+    assert {path.stem for path in BENCHMARKS.glob("*.py")} == names | helpers
+    assert {*run_all.ROUNDS, *run_all.OTHERS, *run_all.LONG} == names
+
+
+def test_run_all(capfd, tmp_path, monkeypatch):
+    for kind, names in {"ROUNDS": ("kernels", "peers"), "OTHERS": ()}.items():
+        monkeypatch.setattr(run_all, kind, names)
+    fake = tmp_path / "scripts"
+    fake.mkdir()
+    for name, status in (("kernels", 0), ("peers", 2)):
+        (fake / f"{name}.py").write_text(f"import sys; print({name!r}, *sys.argv[1:]); sys.exit({status})")
+    monkeypatch.setattr(run_all, "HERE", fake)
+    assert run_all.main(["there", "--repeats", "3"]) == 1
+    out, err = capfd.readouterr()
+    assert "kernels -o there --repeats 3\n" in out and "peers -o there --repeats 3\n" in out
+    assert "failed: peers\n" in err
+
+
+@pytest.mark.parametrize(
+    ("script", "arguments", "phrase"),
+    [
+        (solvers, ["--sizes", "10,x"], "--sizes"),
+        (solvers, ["--sizes", "0"], "0 is less than 1"),
+        (solvers, ["--repeats", "0"], "0 is less than 1"),
+        (solvers, ["-o", "file"], "File exists"),
+        (fixman, ["--frames", "3"], "3 is less than 10"),
+        (peers, ["--sizes", "3000"], "32 n^3"),
+        (time_steps, ["missing.pdb"], "missing.pdb"),
+        (sampling_efficiency, ["--chains", "3"], "even"),
+    ],
+)
+def test_errors(capsys, tmp_path, monkeypatch, script, arguments, phrase):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "file").write_text("")
-    status, out, err = run(capsys, "bench", *arguments)
-    assert status == 2 and out == ""
-    assert err.startswith("peptidyn: ") and err.count("\n") == 1
-    assert phrase in err
+    try:
+        status = script.main(arguments)
+    except SystemExit as stop:  # argparse
+        status = stop.code
+    out, err = capsys.readouterr()
+    assert status == 2 and out == "" and phrase in err
     assert [p.name for p in tmp_path.iterdir()] == ["file"]
 
 
-@pytest.mark.parametrize(
-    ("module", "arguments", "phrase"),
-    [
-        ("matplotlib.figure", ["solvers", "-o", "out"], "matplotlib"),
-    ],
-)
-def test_missing_packages(capsys, tmp_path, monkeypatch, module, arguments, phrase):
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setitem(sys.modules, module, None)
-    status, out, err = run(capsys, "bench", *arguments)
-    assert status == 2 and out == "" and phrase in err
-    assert list(tmp_path.iterdir()) == []
+def test_missing_matplotlib_is_found_first(capsys, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    assert kernels.main(["--sizes", "8", "--repeats", "1", "-o", str(tmp_path)]) == 2
+    out, err = capsys.readouterr()
+    assert out == "" and "matplotlib" in err and list(tmp_path.iterdir()) == []
 
 
-def test_a_peer_that_is_not_installed_is_left_out(capsys, monkeypatch):
-    from peptidyn.analysis.benchmark_peers import measure_peers
-
-    monkeypatch.setitem(sys.modules, "mujoco", None)
-    status, out, _ = run(capsys, "bench", "peers", "--sizes", "10", "--repeats", "1", "-q")
-    assert status == 0 and "MuJoCo left out" in out and "pip install mujoco" in out
-    monkeypatch.setitem(sys.modules, "pinocchio", None)
-    with pytest.raises(MissingDependencyError, match="pip install pin"):
-        measure_peers([10], rounds=1)
-
-
-def test_dynamics_report(monkeypatch, tmp_path):
-    monkeypatch.setattr(benchmark_dynamics, "TRIAL_STEPS", (0.008,))
-    monkeypatch.setattr(benchmark_dynamics, "PROPOSALS", 20)
-    monkeypatch.setattr(benchmark_dynamics, "SHARE_RESIDUES", 3)
-    report = benchmark_dynamics.measure_dynamics(rounds=1)
-    seconds = report["share"]["seconds"]
-    assert report["share"]["share"] == pytest.approx(1 - seconds["force call"]["wall"] / seconds["step"]["wall"])
-    for part in report["speed"]:
-        assert part["ratio"] == pytest.approx(
-            0.5 * part["seconds"]["torsions"]["wall"] / part["seconds"]["LangevinMiddle"]["wall"]
-        )
-    text = benchmark_dynamics.format_dynamics(report)
-    for phrase in ("goal <= 0.15", "goal <= 0.6", "LangevinMiddle", "load"):
-        assert phrase in text
-    benchmark_dynamics.plot_dynamics(report, tmp_path / "x.png")
-    assert (tmp_path / "x.png").stat().st_size > 10_000
-
-
-def test_kernels_report(tmp_path):
-    report = benchmark_kernels.measure_kernels([8, 16], rounds=1)
-    seconds = report["seconds"]
-    assert report["step_ratio"][1] == pytest.approx(
-        seconds[benchmark_kernels.STEP][1] / seconds[benchmark_kernels.DYNAMICS][1]
-    )
-    assert all(t > 0 for row in seconds.values() for t in row)
-    text = benchmark_kernels.format_kernels(report)
-    for name in (*seconds, "16 / 8", "goal <= 15", "load"):
-        assert name in text
-    benchmark_kernels.plot_kernels(report, tmp_path / "x.png")
-    assert (tmp_path / "x.png").stat().st_size > 10_000
-    assert "growth" not in benchmark_kernels.format_kernels(benchmark_kernels.measure_kernels([8], rounds=1))
+def test_bench_is_no_command(capsys):
+    with pytest.raises(SystemExit) as stop:
+        main(["bench", "solvers"])
+    assert stop.value.code == 2
+    err = capsys.readouterr().err
+    assert "invalid choice: 'bench'" in err and "inspect" in err

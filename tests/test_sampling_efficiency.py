@@ -2,35 +2,20 @@
 
 from __future__ import annotations
 
-import importlib.util
-import sys
-from pathlib import Path
-
 import numpy as np
 import pytest
 
 import peptidyn as ptd
-
-SCRIPT = Path(__file__).parents[1] / "benchmarks" / "sampling_efficiency.py"
-
-
-@pytest.fixture(scope="module")
-def script():
-    spec = importlib.util.spec_from_file_location("sampling_efficiency", SCRIPT)
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module  # dataclasses look their module up
-    spec.loader.exec_module(module)
-    yield module
-    del sys.modules[spec.name]
+import sampling_efficiency as script
 
 
 @pytest.fixture(scope="module")
-def alanine(script):
+def alanine():
     return script.prepare(script.MOLECULES["capped alanine"])
 
 
 @pytest.mark.parametrize("begin", [-4, 2, 3, 9])
-def test_the_ladder_leads_to_the_last_rung_that_is_accepted(script, begin):
+def test_the_ladder_leads_to_the_last_rung_that_is_accepted(begin):
     rung, found, measured = begin, False, {}
     while not found:
         assert rung not in measured, "no rung is measured twice"
@@ -39,7 +24,7 @@ def test_the_ladder_leads_to_the_last_rung_that_is_accepted(script, begin):
     assert rung == 2
 
 
-def test_steps_are_the_largest_with_the_wanted_acceptance(script, alanine):
+def test_steps_are_the_largest_with_the_wanted_acceptance(alanine):
     """At the step that was found nine of ten proposals pass, and clearly less at twice that step."""
     method = script.METHODS["torsions"]
     (step,) = script.find_steps(alanine, method, 100)
@@ -53,7 +38,7 @@ def test_steps_are_the_largest_with_the_wanted_acceptance(script, alanine):
     )  # four standard errors below 0.9; the search has its own
 
 
-def test_starts_share_the_hard_geometry(script, alanine):
+def test_starts_share_the_hard_geometry(alanine):
     """Bond lengths, angles and omegas of one relaxed structure in both basins."""
     tree = ptd.build_tree(alanine.structure("helix"), "phi psi chi")
     for name, basin in (("helix", 0), ("polyproline II", 1)):
@@ -65,13 +50,13 @@ def test_starts_share_the_hard_geometry(script, alanine):
         assert script.basin_of(phi, psi) == basin
 
 
-def test_crossings_need_the_middle_of_the_other_well(script):
+def test_crossings_need_the_middle_of_the_other_well():
     psi = np.deg2rad([-30, -50, 60, 100, 60, -20, 100, 130, -175, 150, 95, -40, -150, 170])
     assert script.count_crossings(psi) == 3
     assert script.count_entries(np.deg2rad([-60, 5, -80, 60, 20, 70, -100, 50])) == 2
 
 
-def chain(script, rng, populations, n=4000, hold=20):
+def chain(rng, populations, n=4000, hold=20):
     """A chain that jumps between alpha, beta and left with given populations."""
     where = np.repeat(rng.choice(3, n // hold, p=populations), hold)
     centre = np.deg2rad([[-70, -30], [-70, 150], [60, 40]])[where]
@@ -79,16 +64,16 @@ def chain(script, rng, populations, n=4000, hold=20):
     return {"angles": angles, "calls": 10 * n, "seconds": 1.0, "accepted": [910], "proposed": [1000]}
 
 
-def test_judging_known_chains(script):
+def test_judging_known_chains():
     rng = np.random.default_rng(1)
-    right, wrong = ([chain(script, rng, p) for _ in range(8)] for p in ([0.3, 0.5, 0.2], [0.6, 0.4, 0.0]))
-    stuck = [chain(script, rng, p) for p in ([1.0, 0.0, 0.0], [0.0, 1.0, 0.0]) for _ in range(4)]
+    right, wrong = ([chain(rng, p) for _ in range(8)] for p in ([0.3, 0.5, 0.2], [0.6, 0.4, 0.0]))
+    stuck = [chain(rng, p) for p in ([1.0, 0.0, 0.0], [0.0, 1.0, 0.0]) for _ in range(4)]
     outcome = {
         name: script.judge(chains, [0.004])
         for name, chains in {script.REFERENCE: right, "again": right[::-1], "wrong": wrong, "stuck": stuck}.items()
     }
     script.mark(outcome)
-    assert [one["law"] for one in outcome.values()] == ["reference", "agrees", "differs", "not converged"]
+    assert [one["verdict"] for one in outcome.values()] == ["reference", "agrees", "differs", "not converged"]
     one = outcome[script.REFERENCE]
     for value, error, exact in zip(one["populations"], one["population_errors"], [0.375, 0.625, 0.2], strict=True):
         assert abs(value - exact) < 5 * error
@@ -99,11 +84,11 @@ def test_judging_known_chains(script):
     report = {"molecules": {"x": {
         "chains": 8, "platform": "Reference", "methods": outcome, "calls_per_chain": dict.fromkeys(outcome, 40000),
     }}}  # fmt: skip
-    text = script.to_markdown(report)
+    text = script.tables(report)
     assert "**differs**" in text and "**not converged**" in text and "reference" in text
 
 
-def test_chains_are_kept_with_their_settings(script, tmp_path):
+def test_chains_are_kept_with_their_settings(tmp_path):
     folder, made = script.Folder(tmp_path), []
 
     def run():

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from importlib.metadata import version
 
 from peptidyn._version import __version__
-from peptidyn.cli import bench, build, completion, exchange, fixman, inspect, report, run
+from peptidyn.cli import build, completion, exchange, fixman, inspect, report, run
 from peptidyn.cli.terminal import paint
 from peptidyn.core.errors import PeptidynError
 
@@ -31,10 +31,9 @@ _EPILOG = """examples:
   peptidyn build AAAAAAAAAA --phi -57 --psi -47 -o helix.pdb
   peptidyn fixman run.xtc --top start.pdb -T 300 -o weights.csv --plot
   peptidyn fixman --map data/ala1.pdb --residue 2 -o map.csv --plot
-  peptidyn bench solvers -o bench
 """
 
-COMMANDS = (run, exchange, report, inspect, build, fixman, bench, completion)
+COMMANDS = (run, exchange, report, inspect, build, fixman, completion)
 """Modules of this package with one command each: `add_command` adds its parser, in the order of --help."""
 
 

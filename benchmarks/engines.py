@@ -1,7 +1,12 @@
-"""A molecule with a free base and soft torsions in other engines: Pinocchio (package ``pin``) and MuJoCo.
+"""Forward dynamics of a molecule with a free base and soft torsions in three engines.
 
-Both are called from Python as their users call them, with their data made once. `accelerations` translates to our
-convention, for comparison; what is timed is `call`, the bare call of the engine on its own numbers.
+ForwardDynamics  peptidyn's articulated kernels in one compiled call on scratch made once: the call of
+                 `ArticulatedSolver.accelerations` without what Python does around it
+PinocchioModel   Pinocchio (package ``pin``)
+MujocoModel      MuJoCo
+
+The other engines are called from Python as their users call them, with their data made once. `accelerations` translates
+to our convention, for comparison; what is timed is `call`, the bare call of the engine on its own numbers.
 """
 
 from __future__ import annotations
@@ -14,12 +19,41 @@ import numpy as np
 
 from peptidyn.core.errors import MissingDependencyError
 from peptidyn.core.geometry import matrix_to_quaternion
+from peptidyn.kernels.packing import pack
+from peptidyn.kernels.states import forward_dynamics, forward_dynamics_states, make_scratch
 from peptidyn.model.kinematics import FREE
 from peptidyn.model.state import State
 from peptidyn.model.tree import TreeModel
+from peptidyn.solvers.protocol import raise_singular
 
 
-def import_peer(module: str, package: str) -> Any:
+class ForwardDynamics:
+    """Forward dynamics of one tree; the base poses of `state` are used for all configurations."""
+
+    def __init__(self, tree: TreeModel, state: State):
+        self.tree = tree
+        self._packed = pack(tree)
+        self._scratch = make_scratch(self._packed, tree.n_molecules)
+        self._rotation = state.base_rotation.copy()
+
+    def one(self, q: np.ndarray, v: np.ndarray, tau: np.ndarray) -> np.ndarray:
+        """Return the accelerations (n_dof,) for q (n_coordinates,), v and tau (n_dof,)."""
+        acc = np.empty(self.tree.n_dof)
+        self._check(forward_dynamics(self._packed, self._scratch, q, self._rotation, v, tau, acc))
+        return acc
+
+    def many(self, q: np.ndarray, v: np.ndarray, tau: np.ndarray) -> np.ndarray:
+        """Return the accelerations (n_states, n_dof) for q (n_states, n_coordinates), v and tau (n_states, n_dof)."""
+        acc, bad = forward_dynamics_states(self._packed, q, self._rotation[None], v, tau)
+        self._check(bad)
+        return acc
+
+    def _check(self, bad: int) -> None:
+        if bad >= 0:
+            raise_singular(self.tree, bad)
+
+
+def import_engine(module: str, package: str) -> Any:
     """Return an engine's module, or raise MissingDependencyError that says how to install it."""
     try:
         return import_module(module)
@@ -37,7 +71,7 @@ class PinocchioModel:
     """Its Data holds 32 n^3 bytes, and needs twice that while it is made: 1.9 GB for 300 torsions."""
 
     def __init__(self, tree: TreeModel, state: State):
-        pin = self.pin = import_peer("pinocchio", "pin")
+        pin = self.pin = import_engine("pinocchio", "pin")
         self.tree = tree
         self.model = pin.Model()
         w, x, y, z = state.base_rotation[0]
@@ -103,7 +137,7 @@ class MujocoModel:
     """Its trees are at most 1024 bodies deep."""
 
     def __init__(self, tree: TreeModel, state: State):
-        mujoco = self.mujoco = import_peer("mujoco", "mujoco")
+        mujoco = self.mujoco = import_engine("mujoco", "mujoco")
         self.tree = tree
         self.model = mujoco.MjModel.from_xml_string(_describe(tree))
         self.data = mujoco.MjData(self.model)
