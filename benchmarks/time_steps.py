@@ -22,11 +22,12 @@ import numpy as np
 
 import harness
 from harness import Report, cell
+from peptidyn.core.errors import StepError
 from peptidyn.core.progress import Progress
 from peptidyn.core.statistics import statistical_inefficiency
 from peptidyn.core.units import BOLTZMANN
 from peptidyn.engine.simulation import TorsionSimulation
-from peptidyn.engine.torsion_integrators import StepError, TorsionGHMCIntegrator, TorsionVerletIntegrator
+from peptidyn.engine.torsion_integrators import TorsionGHMCIntegrator, TorsionVerletIntegrator
 from peptidyn.runs.preparation import prepare_structure
 from peptidyn.runs.run import RunModel, make_model
 from peptidyn.runs.settings import parse_time, resolve_settings

@@ -23,13 +23,11 @@ from real_structures import DATA
 import peptidyn as ptd
 from peptidyn.analysis.exchange_plots import plot_exchange
 from peptidyn.cli import main
-from peptidyn.core.errors import ArgumentError, OutputError
+from peptidyn.core.errors import ArgumentError, BackendError, CheckpointError, OutputError, SamplingError
 from peptidyn.core.units import BOLTZMANN
-from peptidyn.engine.checkpoints import CheckpointError
 from peptidyn.sampling import storage
-from peptidyn.sampling.backends import BackendError, ProcessBackend, connect, make_backend
+from peptidyn.sampling.backends import ProcessBackend, connect, make_backend
 from peptidyn.sampling.exchange import count_round_trips
-from peptidyn.sampling.gibbs import SamplingError
 
 
 def test_files_can_be_read_while_the_run_goes_on(tmp_path):

@@ -11,14 +11,14 @@ from random_bodies import make_bodies, random_bodies, random_pose
 from random_trees import beads, random_state, random_tree, serial_parents, star_parents
 from real_structures import VILLIN_IN_WATER, load
 
-from peptidyn.core.errors import ArgumentError, SolverError
+from peptidyn.core.errors import ArgumentError, SolverError, UnsupportedError
 from peptidyn.io.peptides import build_peptide
 from peptidyn.model.beads import bead_chain
 from peptidyn.model.build import build_tree
 from peptidyn.model.kinematics import FIXED, FREE, POINT, PRISMATIC, REVOLUTE
 from peptidyn.solvers.dense import mass_matrix
 from peptidyn.solvers.fixman_elimination import FixmanSolver, h_blocks
-from peptidyn.solvers.protocol import UnsupportedError, get_solver
+from peptidyn.solvers.protocol import get_solver
 
 SOLVER = FixmanSolver()
 BENDS = "phi psi chi omega methyl angles"

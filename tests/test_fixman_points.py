@@ -14,7 +14,7 @@ from mechanisms import random_mechanism
 from random_trees import beads, random_state, random_tree, serial_parents, star_parents
 from real_structures import CRYSTAL, VILLIN_IN_WATER, load
 
-from peptidyn.core.errors import ArgumentError, SolverError
+from peptidyn.core.errors import ArgumentError, SolverError, UnsupportedError
 from peptidyn.core.geometry import bond_angle, dihedral
 from peptidyn.io.peptides import build_peptide
 from peptidyn.model.beads import bead_chain
@@ -24,7 +24,7 @@ from peptidyn.solvers.dense import jacobian, mass_matrix
 from peptidyn.solvers.planar_arm import PlanarArm
 from peptidyn.solvers.point_elimination import FixmanPointsSolver
 from peptidyn.solvers.point_elimination_plan import make_plan
-from peptidyn.solvers.protocol import UnsupportedError, get_solver
+from peptidyn.solvers.protocol import get_solver
 
 SOLVER = FixmanPointsSolver()
 BENDS = "phi psi chi omega methyl polar angles"

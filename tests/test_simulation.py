@@ -15,13 +15,11 @@ from openmm import app, unit
 from scipy.spatial.transform import Rotation
 
 import peptidyn as ptd
-from peptidyn.core.errors import ArgumentError, ModelError, OutputError
+from peptidyn.core.errors import ArgumentError, CheckpointError, ModelError, OutputError, StepError
 from peptidyn.core.units import BOLTZMANN
-from peptidyn.engine.checkpoints import CheckpointError
 from peptidyn.engine.minimisation import _Chart, _left_jacobians, minimise
 from peptidyn.engine.simulation import TorsionSimulation
 from peptidyn.engine.systems import make_system
-from peptidyn.engine.torsion_integrators import StepError
 from peptidyn.engine.torsion_reporter import TorsionReporter
 from peptidyn.integrators.mover import Mover
 

@@ -15,7 +15,7 @@ from pinocchio_oracle import PinocchioTree
 from random_trees import beads, random_state, random_tree
 from real_structures import DATA, all_paths, load
 
-from peptidyn.core.errors import ArgumentError, SolverError
+from peptidyn.core.errors import ArgumentError, SolverError, UnsupportedError
 from peptidyn.io.peptides import build_peptide
 from peptidyn.model.beads import bead_chain
 from peptidyn.model.build import build_tree
@@ -24,7 +24,7 @@ from peptidyn.model.state import State
 from peptidyn.model.tree import TreeModel
 from peptidyn.solvers.dense import DenseSolver, mass_matrix
 from peptidyn.solvers.dynamics import bias_forces, inverse_dynamics
-from peptidyn.solvers.protocol import Factor, UnsupportedError, get_solver, list_solvers
+from peptidyn.solvers.protocol import Factor, get_solver, list_solvers
 
 FAST = [name for name in list_solvers() if name != "dense"]
 BENDS = "phi psi chi omega methyl angles"

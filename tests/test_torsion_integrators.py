@@ -12,9 +12,9 @@ from openmm import app, unit
 from real_structures import DATA, load
 
 import peptidyn as ptd
-from peptidyn.core.errors import ArgumentError, ModelError
+from peptidyn.core.errors import ArgumentError, ModelError, StepError
 from peptidyn.core.units import BOLTZMANN
-from peptidyn.engine.torsion_integrators import StepError, repartition_hydrogen_mass
+from peptidyn.engine.torsion_integrators import repartition_hydrogen_mass
 
 REFERENCE = openmm.Platform.getPlatformByName("Reference")
 

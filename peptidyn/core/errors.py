@@ -32,6 +32,26 @@ class SolverError(PeptidynError, ArithmeticError):
     """Linear algebra that has no answer (a singular body, a collinear molecule)."""
 
 
+class UnsupportedError(PeptidynError, NotImplementedError):
+    """A quantity that a solver's method does not have."""
+
+
+class StepError(PeptidynError, RuntimeError):
+    """A time step that could not be made: too large, or the forces are not finite."""
+
+
+class SamplingError(PeptidynError, RuntimeError):
+    """Sampling that cannot begin or go on: energies that are not finite numbers."""
+
+
+class BackendError(PeptidynError, RuntimeError):
+    """Workers that cannot be reached, or die again and again."""
+
+
+class CheckpointError(PeptidynError, ValueError):
+    """A checkpoint that cannot be read, or belongs to another model or integrator."""
+
+
 class ArgumentError(PeptidynError, ValueError):
     """An argument of the wrong shape, range or name."""
 

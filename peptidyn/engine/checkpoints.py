@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from peptidyn.core.errors import ArgumentError, PeptidynError
+from peptidyn.core.errors import ArgumentError, CheckpointError
 from peptidyn.core.files import replacing
 from peptidyn.model.state import State
 
@@ -23,10 +23,6 @@ FORMAT = 1
 """Raised when the meaning of a stored field changes."""
 
 _ARRAYS = ("q", "base_position", "base_rotation", "momentum", "box", "geometry")
-
-
-class CheckpointError(PeptidynError, ValueError):
-    """A checkpoint that cannot be read, or belongs to another model or integrator."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -21,7 +21,7 @@ import numpy as np
 import openmm
 from openmm import unit
 
-from peptidyn.core.errors import ArgumentError, ModelError, PeptidynError
+from peptidyn.core.errors import ArgumentError, ModelError, StepError
 from peptidyn.core.residues import WATERS, is_hydrogen
 from peptidyn.core.units import BOLTZMANN, plain
 from peptidyn.engine.system_check import check_system
@@ -30,10 +30,6 @@ from peptidyn.integrators.stepper import MetropolisStepper, Stepper
 from peptidyn.metric.fixman_potential import check_temperature
 from peptidyn.model.state import State
 from peptidyn.model.tree import TreeModel
-
-
-class StepError(PeptidynError, RuntimeError):
-    """A time step that could not be made: too large, or the forces are not finite."""
 
 
 def repartition_hydrogen_mass(tree: TreeModel, hydrogen_mass: Any) -> np.ndarray:
@@ -60,10 +56,6 @@ def repartition_hydrogen_mass(tree: TreeModel, hydrogen_mass: Any) -> np.ndarray
             f"hydrogen_mass is {target:g} Da, which leaves {tree.atoms.label(int(bad[0]))} without mass; give less"
         )
     return masses
-
-
-class _NotFinite(Exception):
-    """Forces that are not finite numbers."""
 
 
 def read_forces(state: Any, out: np.ndarray) -> np.ndarray:
@@ -204,7 +196,7 @@ class TorsionIntegrator(openmm.CustomIntegrator):
         torque = mover.load_forces(read_forces(state, self._force), self._kT if self.fixman else 0.0)
         if not want_energy:
             if not math.isfinite(self._force.sum()):
-                raise _NotFinite
+                raise StepError("the forces are not finite numbers")
             return math.nan, torque
         energy = state.getPotentialEnergy()._value  # what tells GHMC that forces are not finite
         return energy + (self._kT * mover.fixman_energy() if self.fixman else 0.0), torque
@@ -219,7 +211,7 @@ class TorsionIntegrator(openmm.CustomIntegrator):
             for done in range(1, steps + 1):
                 try:
                     made = self._stepper.step()
-                except _NotFinite:
+                except StepError:
                     self.mover.undo()
                     self._stepper.forget()
                     made = False

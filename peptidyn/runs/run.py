@@ -33,7 +33,7 @@ import openmm
 from openmm import app
 
 from peptidyn._version import __version__
-from peptidyn.core.errors import ArgumentError, OutputError
+from peptidyn.core.errors import ArgumentError, OutputError, StepError
 from peptidyn.core.files import write_text
 from peptidyn.core.progress import Progress
 from peptidyn.core.units import BOLTZMANN
@@ -43,7 +43,6 @@ from peptidyn.engine.rigid_terms import drop_rigid_terms
 from peptidyn.engine.simulation import TorsionSimulation, find_platform
 from peptidyn.engine.systems import make_system
 from peptidyn.engine.torsion_integrators import (
-    StepError,
     TorsionGHMCIntegrator,
     TorsionIntegrator,
     TorsionLangevinIntegrator,

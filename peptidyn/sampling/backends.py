@@ -14,7 +14,7 @@ from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from typing import Any, Protocol
 
-from peptidyn.core.errors import ArgumentError, MissingDependencyError, PeptidynError
+from peptidyn.core.errors import ArgumentError, BackendError, MissingDependencyError
 
 BACKENDS = ("serial", "threads", "processes")
 
@@ -23,10 +23,6 @@ LOST_AGAIN = 3
 
 CONNECT_SECONDS = 10.0
 """How long to wait for an answer of a scheduler."""
-
-
-class BackendError(PeptidynError, RuntimeError):
-    """Workers that cannot be reached, or die again and again."""
 
 
 class Backend(Protocol):

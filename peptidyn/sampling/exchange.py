@@ -29,14 +29,12 @@ from typing import Any
 import numpy as np
 import openmm
 
-from peptidyn.core.errors import ArgumentError, OutputError
+from peptidyn.core.errors import ArgumentError, CheckpointError, OutputError, SamplingError
 from peptidyn.core.progress import Progress
 from peptidyn.core.units import BOLTZMANN, plain, plain_array
-from peptidyn.engine.checkpoints import CheckpointError
 from peptidyn.metric.fixman_potential import check_temperature
 from peptidyn.model.tree import TreeModel
 from peptidyn.sampling.backends import make_backend
-from peptidyn.sampling.gibbs import SamplingError
 from peptidyn.sampling.mbar import TemperatureMBAR, energies_by_level
 from peptidyn.sampling.moves import Move, TorsionalHMC, check_moves
 from peptidyn.sampling.replicas import Recipe, Stretch, run_stretch, start_checkpoint, tune_stretch

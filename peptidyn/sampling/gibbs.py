@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from peptidyn.core.errors import ArgumentError, PeptidynError
+from peptidyn.core.errors import ArgumentError, SamplingError
 from peptidyn.core.progress import Progress
 from peptidyn.core.statistics import statistical_inefficiency
 from peptidyn.model.tree import TreeModel
@@ -307,7 +307,3 @@ class GibbsSampler:
                 f"{times['energy']:.1f}): {independent:.0f} independent, {independent / samples.seconds:.2f} per s"
             )
         return "\n".join(lines)
-
-
-class SamplingError(PeptidynError, RuntimeError):
-    """Sampling that cannot begin or go on: energies that are not finite numbers."""

@@ -24,9 +24,9 @@ from typing import Any
 import numpy as np
 from openmm import app
 
-from peptidyn.core.errors import ArgumentError, OutputError
+from peptidyn.core.errors import ArgumentError, CheckpointError, OutputError
 from peptidyn.core.files import write_text
-from peptidyn.engine.checkpoints import CheckpointError, write_npz
+from peptidyn.engine.checkpoints import write_npz
 from peptidyn.engine.trajectory_frames import keep_frames
 from peptidyn.sampling.replicas import Stretch
 from peptidyn.sampling.walker import Checkpoint

@@ -30,13 +30,13 @@ from typing import NoReturn
 import numpy as np
 from numba import njit
 
-from peptidyn.core.errors import SolverError
+from peptidyn.core.errors import SolverError, UnsupportedError
 from peptidyn.model.dh import lie_rows
 from peptidyn.model.kinematics import FIXED, FREE, POINT, PRISMATIC, link_snapshot
 from peptidyn.model.state import State
 from peptidyn.model.tree import TreeModel
 from peptidyn.solvers.inertia_sharing import invert_inertia, share_inertias
-from peptidyn.solvers.protocol import UnsupportedError, raise_singular
+from peptidyn.solvers.protocol import raise_singular
 
 DEPENDENT = 1e-10
 """Soft motions of one joint are one and the same if the sine between them is smaller than this."""

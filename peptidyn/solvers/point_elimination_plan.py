@@ -33,9 +33,10 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
+from peptidyn.core.errors import UnsupportedError
 from peptidyn.model.kinematics import FIXED, FREE, POINT
 from peptidyn.model.tree import TreeModel
-from peptidyn.solvers.protocol import UnsupportedError, raise_singular
+from peptidyn.solvers.protocol import raise_singular
 
 COLLINEAR = 1e-6
 """Three atoms lie on one line if the height of their triangle is this small a part of its longest side."""

@@ -22,15 +22,11 @@ from typing import Any, Generic, NoReturn, TypeVar
 import numpy as np
 
 from peptidyn.core.checks import all_finite
-from peptidyn.core.errors import ArgumentError, PeptidynError, SolverError
+from peptidyn.core.errors import ArgumentError, SolverError, UnsupportedError
 from peptidyn.core.units import plain_array
 from peptidyn.model.state import State
 from peptidyn.model.tree import TreeModel
 from peptidyn.solvers.dynamics import bias_forces
-
-
-class UnsupportedError(PeptidynError, NotImplementedError):
-    """A quantity that this method does not have."""
 
 
 class Factor(ABC):
