@@ -42,15 +42,18 @@ GROUPS = {
 """Packages in the order of the flow, and what their names have in common."""
 
 MORE = {
-    "io": ["peptidyn.io.trajectories.Frame", "peptidyn.io.trajectories.FrameChunk"],
-    "model": ["peptidyn.model.tree.Coordinate", "peptidyn.model.tree.Links"],
+    "model": [
+        "peptidyn.model.tree.Coordinate", "peptidyn.model.tree.Links",
+        "peptidyn.model.trajectory_states.Frame", "peptidyn.model.trajectory_states.FrameChunk",
+    ],
     "solvers": ["peptidyn.solvers.protocol.Solver", "peptidyn.solvers.protocol.Factor"],
     "metric": ["peptidyn.metric.fixman_weights.FixmanWeights", "peptidyn.metric.fixman_map.FixmanMap"],
     "sampling": ["peptidyn.sampling.gibbs.Samples", "peptidyn.sampling.moves.Move"],
     "runs": ["peptidyn.runs.run.run", "peptidyn.runs.run.RunResult", "peptidyn.runs.settings.RunSettings"],
     "core": [f"peptidyn.core.errors.{name}" for name in (
         "StructureError", "TrajectoryError", "SelectionError", "ModelError", "SolverError", "ArgumentError",
-        "OutputError", "MissingDependencyError",
+        "OutputError", "MissingDependencyError", "UnsupportedError", "StepError", "SamplingError", "BackendError",
+        "CheckpointError",
     )],
 }  # fmt: skip
 """What public calls take or return, beside the names in ``peptidyn`` itself."""

@@ -12,7 +12,6 @@ from .engine.torsion_reporter import TorsionReporter as TorsionReporter
 from .io.peptides import build_peptide as build_peptide
 from .io.readers import load_structure as load_structure
 from .io.structure import Structure as Structure
-from .io.trajectories import open_trajectory as open_trajectory
 from .metric.fixman_map import fixman_map as fixman_map
 from .metric.fixman_potential import FixmanPotential as FixmanPotential
 from .metric.fixman_weights import fixman_weights as fixman_weights
@@ -20,6 +19,7 @@ from .model.backbone import backbone_frames as backbone_frames
 from .model.beads import bead_chain as bead_chain
 from .model.build import build_tree as build_tree
 from .model.state import State as State
+from .model.trajectory_states import open_trajectory as open_trajectory
 from .model.tree import TreeModel as TreeModel
 from .runs.many_runs import run_ensemble as run_ensemble
 from .runs.study import Study as Study

@@ -9,8 +9,8 @@ from random_trees import random_state
 from real_structures import DATA, VILLIN_IN_WATER, extra_paths, load
 
 from peptidyn.core.errors import ArgumentError, SelectionError, TrajectoryError
-from peptidyn.io.trajectories import open_trajectory
 from peptidyn.model.build import build_tree
+from peptidyn.model.trajectory_states import open_trajectory
 
 
 @pytest.fixture(scope="module")

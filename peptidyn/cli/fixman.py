@@ -77,9 +77,9 @@ def _fixman_map(options: argparse.Namespace, picture: str | None) -> int:
 def _fixman_weights(options: argparse.Namespace, picture: str | None) -> int:
     from peptidyn.core.tables import write_csv
     from peptidyn.io.readers import load_structure
-    from peptidyn.io.trajectories import open_trajectory
     from peptidyn.metric.fixman_weights import RIGID_TOLERANCE, fixman_weights
     from peptidyn.model.build import build_tree
+    from peptidyn.model.trajectory_states import open_trajectory
 
     if options.top is None or options.temperature is None:
         raise ArgumentError("a trajectory needs --top with a structure file, and -T with the temperature in K")

@@ -1,8 +1,9 @@
-"""Readers written in C print to the process's own output; this keeps them quiet."""
+"""Libraries that print, or draw from Python's own random numbers: kept quiet and reproducible."""
 
 from __future__ import annotations
 
 import os
+import random
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -27,3 +28,14 @@ def quiet_readers() -> Iterator[None]:
             os.dup2(copy, number)
             os.close(copy)
         os.close(nothing)
+
+
+@contextmanager
+def seeded(seed: int | None) -> Iterator[None]:
+    """Let what OpenMM's Modeller draws from Python's global generator follow from `seed`; give it back as it was."""
+    before = random.getstate()
+    random.seed(seed)
+    try:
+        yield
+    finally:
+        random.setstate(before)

@@ -15,7 +15,14 @@ from peptidyn.core.errors import ArgumentError, SelectionError, StructureError
 from peptidyn.core.units import plain_array
 from peptidyn.io.composition import Missing, missing_atoms
 from peptidyn.io.notes import Note, counted
-from peptidyn.io.topology import atoms_from_topology, bonds_of, copy_topology, masses_from_elements, reduced_box
+from peptidyn.io.topology import (
+    atoms_from_topology,
+    bonds_of,
+    copy_topology,
+    masses_from_elements,
+    reduced_box,
+    select_atoms,
+)
 
 if TYPE_CHECKING:
     import mdtraj
@@ -240,19 +247,7 @@ class Structure:
 
         Raises SelectionError, naming the selection, when it cannot be parsed or matches nothing.
         """
-        try:
-            chosen = self.to_mdtraj().topology.select(selection)
-        except Exception as error:  # MDTraj raises many kinds, ParseException among them
-            raise SelectionError(
-                f"cannot read the selection {selection!r}; use the MDTraj selection language, e.g. "
-                "'resid 2 to 9 and backbone'"
-            ) from error
-        if len(chosen) == 0:
-            raise SelectionError(
-                f"the selection {selection!r} matches no atom of {self.name}; "
-                "check chain, residue and atom names with 'peptidyn inspect'"
-            )
-        return np.asarray(chosen, dtype=np.int64)
+        return select_atoms(self.to_mdtraj().topology, selection, self.name)
 
     def to_mdtraj(self) -> mdtraj.Trajectory:
         """Return the structure as an MDTraj trajectory of one frame (single precision), with its unit cell."""

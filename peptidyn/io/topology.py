@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from peptidyn.core.atoms import Atoms
-from peptidyn.core.errors import StructureError
+from peptidyn.core.errors import SelectionError, StructureError
 
 if TYPE_CHECKING:
+    import mdtraj
     from openmm.app import Topology
 
 Bonds = dict[tuple[int, int], tuple[Any, int | None]]
@@ -162,6 +163,22 @@ def reduced_box(vectors: Any) -> Any:
     b[0], c[0] = np.clip([b[0], c[0]], -0.5 * a[0], 0.5 * a[0])
     c[1] = np.clip(c[1], -0.5 * b[1], 0.5 * b[1])
     return [Vec3(*(float(x) for x in v)) for v in (a, b, c)] * unit.nanometer
+
+
+def select_atoms(topology: mdtraj.Topology, selection: str, name: str) -> np.ndarray:
+    """Return the atoms (n,) that an MDTraj selection matches; SelectionError, naming the system, if there are none."""
+    try:
+        chosen = topology.select(selection)
+    except Exception as error:  # MDTraj raises many kinds, ParseException among them
+        raise SelectionError(
+            f"cannot read the selection {selection!r}; use the MDTraj selection language, e.g. "
+            "'resid 2 to 9 and backbone'"
+        ) from error
+    if len(chosen) == 0:
+        raise SelectionError(
+            f"the selection {selection!r} matches no atom of {name}; check chain, residue and atom names"
+        )
+    return np.asarray(chosen, dtype=np.int64)
 
 
 def masses_from_elements(atoms: Atoms) -> np.ndarray:

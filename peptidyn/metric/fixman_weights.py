@@ -22,9 +22,9 @@ from scipy.special import softmax
 from peptidyn.core.errors import ArgumentError, TrajectoryError
 from peptidyn.core.progress import Progress
 from peptidyn.core.statistics import kish_size, statistical_inefficiency, weighted_average, weighted_histogram
-from peptidyn.io.trajectories import TrajectoryReader, open_trajectory
 from peptidyn.metric.fixman_potential import FixmanPotential
 from peptidyn.model.fitting import fit_frames
+from peptidyn.model.trajectory_states import TrajectoryReader, open_trajectory
 from peptidyn.model.tree import TreeModel
 
 RIGID_TOLERANCE = 5e-3

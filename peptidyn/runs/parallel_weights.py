@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from peptidyn.core.errors import ArgumentError
-from peptidyn.io.trajectories import open_trajectory
 from peptidyn.metric.fixman_weights import FixmanWeights, fixman_weights
+from peptidyn.model.trajectory_states import open_trajectory
 from peptidyn.model.tree import TreeModel
 from peptidyn.sampling.backends import make_backend
 
