@@ -1,8 +1,7 @@
 """Angles, rotations and rigid superposition in float64, compiled.
 
-Conventions: positions in nm, angles in rad. A dihedral follows IUPAC: looking along j -> k, a clockwise turn of
-the far bond is positive, so that turning the atoms beyond k about the axis j -> k by +d (right hand) adds d.
-Quaternions are (w, x, y, z), unit, and rotate from the reference frame to the world.
+Conventions: positions in nm, angles in rad, dihedrals as in `peptidyn.core.points`. Quaternions are (w, x, y, z), unit,
+and rotate from the reference frame to the world. By hand, not scipy's Rotation: kernels call them once per body.
 """
 
 from __future__ import annotations
@@ -12,28 +11,10 @@ import math
 import numpy as np
 from numba import njit
 
+from peptidyn.core import points
 
-@njit(cache=True)
-def dihedral(a, b, c, d):
-    """Return the dihedral angle of four points (3,), in (-pi, pi]."""
-    b1x, b1y, b1z = b[0] - a[0], b[1] - a[1], b[2] - a[2]
-    b2x, b2y, b2z = c[0] - b[0], c[1] - b[1], c[2] - b[2]
-    b3x, b3y, b3z = d[0] - c[0], d[1] - c[1], d[2] - c[2]
-    n1x, n1y, n1z = b1y * b2z - b1z * b2y, b1z * b2x - b1x * b2z, b1x * b2y - b1y * b2x
-    n2x, n2y, n2z = b2y * b3z - b2z * b3y, b2z * b3x - b2x * b3z, b2x * b3y - b2y * b3x
-    length = math.sqrt(b2x * b2x + b2y * b2y + b2z * b2z)
-    sine = length * (b1x * n2x + b1y * n2y + b1z * n2z)
-    cosine = n1x * n2x + n1y * n2y + n1z * n2z
-    return math.atan2(sine, cosine)
-
-
-@njit(cache=True)
-def bond_angle(a, b, c):
-    """Return the angle a-b-c of three points (3,), in [0, pi]."""
-    ux, uy, uz = a[0] - b[0], a[1] - b[1], a[2] - b[2]
-    vx, vy, vz = c[0] - b[0], c[1] - b[1], c[2] - b[2]
-    wx, wy, wz = uy * vz - uz * vy, uz * vx - ux * vz, ux * vy - uy * vx
-    return math.atan2(math.sqrt(wx * wx + wy * wy + wz * wz), ux * vx + uy * vy + uz * vz)
+dihedral = njit(cache=True)(points.dihedral)
+bond_angle = njit(cache=True)(points.bond_angle)
 
 
 @njit(cache=True)

@@ -131,7 +131,7 @@ def undescribed(field: Any, topology: Any, error: Exception) -> str:
     reason = str(error).split("For more information")[0].strip().rstrip(".")
     return (
         f"the force field cannot describe this structure: it has no parameters for {names} ({reason}); leave such "
-        "molecules out (--select protein), or add a force field file that knows them (--forcefield amber14,ligand.xml)"
+        "molecules out (select='protein'), or add a force field file that knows them (forcefield='amber14,ligand.xml')"
     )
 
 
@@ -145,7 +145,7 @@ def _check_box(topology: Any, cutoff: float) -> None:
     """Raise ModelError unless there is a box that is large enough for PME."""
     vectors = topology.getPeriodicBoxVectors()
     if vectors is None:
-        raise ModelError("the structure has no periodic box, which PME needs; add one with water around it (--padding)")
+        raise ModelError("the structure has no periodic box, which PME needs; add one with water around it")
     width = min(vectors[i][i]._value for i in range(3))
     if width < 2.0 * cutoff:
         raise ModelError(

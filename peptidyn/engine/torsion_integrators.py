@@ -22,7 +22,7 @@ import openmm
 from openmm import unit
 
 from peptidyn.core.errors import ArgumentError, ModelError, StepError
-from peptidyn.core.residues import WATERS, is_hydrogen
+from peptidyn.core.residues import is_hydrogen, is_water
 from peptidyn.core.units import BOLTZMANN, plain
 from peptidyn.engine.system_check import check_system
 from peptidyn.integrators.mover import Mover
@@ -40,13 +40,11 @@ def repartition_hydrogen_mass(tree: TreeModel, hydrogen_mass: Any) -> np.ndarray
     target = float(plain(hydrogen_mass))
     masses = tree.masses.copy()
     hydrogen = is_hydrogen(tree.atoms)
-    for i in np.flatnonzero(hydrogen).tolist():
+    for i in np.flatnonzero(hydrogen & ~is_water(tree.atoms)[tree.atoms.residue]).tolist():
         bonded = tree.atoms.neighbours[i]
         if len(bonded) != 1 or hydrogen[bonded[0]]:
             continue
         heavy = bonded[0]
-        if tree.atoms.residue_name[tree.atoms.residue[i]] in WATERS:
-            continue
         change = target - masses[i]
         masses[i] += change
         masses[heavy] -= change

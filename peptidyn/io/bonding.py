@@ -16,7 +16,8 @@ from scipy.spatial import cKDTree
 
 from peptidyn.core.atoms import Atoms
 from peptidyn.core.errors import StructureError
-from peptidyn.io.composition import HYDROGENS, WATER, standard_residues
+from peptidyn.core.residues import ACYL_CAPS, AMINE_CAPS, HYDROGENS, WATER, has_backbone
+from peptidyn.io.composition import standard_residues
 from peptidyn.io.notes import Note, counted, some
 from peptidyn.io.topology import Bonds
 
@@ -52,8 +53,6 @@ _RADII = {
 _OTHER_METAL = 0.15
 _NONMETALS = frozenset("H D B C N O F Si P S Cl As Se Br Te I He Ne Ar Kr Xe".split())
 _MOST_BONDS = {"H": 1, "D": 1, "C": 4, "N": 4, "O": 3, "F": 1}
-_ACYL_CAPS = frozenset({"ACE", "FOR"})
-_AMINE_CAPS = frozenset({"NME", "NH2"})
 
 
 class _Perception:
@@ -256,20 +255,20 @@ def _closes_ring(work: _Perception, carbon: int, nitrogen: int) -> bool:
 def _may_give(work: _Perception, residue: int) -> bool:
     """Whether the C of this residue can be bonded to the N of the next."""
     name = str(work.atoms.residue_name[residue])
-    return name in _ACYL_CAPS or _is_amino_acid(work, residue)
+    return name in ACYL_CAPS or _is_amino_acid(work, residue)
 
 
 def _may_take(work: _Perception, residue: int) -> bool:
     """Whether the N of this residue can be bonded to the C of the one before."""
     name = str(work.atoms.residue_name[residue])
-    return name in _AMINE_CAPS or _is_amino_acid(work, residue)
+    return name in AMINE_CAPS or _is_amino_acid(work, residue)
 
 
 def _is_amino_acid(work: _Perception, residue: int) -> bool:
     template = standard_residues().get(str(work.atoms.residue_name[residue]))
     if template is not None:
         return template.is_amino_acid
-    return {"N", "CA", "C"} <= work.atoms.residue_atoms[residue].keys()
+    return has_backbone(work.atoms.residue_atoms[residue])
 
 
 def _judge_other_neighbours(work: _Perception, r: int, s: int) -> None:

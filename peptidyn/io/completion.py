@@ -8,10 +8,8 @@ missing, and the same input gives the same output.
 from __future__ import annotations
 
 import io
-import random
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import cache
 from typing import TYPE_CHECKING, Any
@@ -20,11 +18,13 @@ import numpy as np
 
 from peptidyn.core.atoms import Atoms
 from peptidyn.core.errors import ArgumentError, StructureError
+from peptidyn.core.residues import HYDROGENS, WATER, has_backbone
 from peptidyn.core.units import plain_array
 from peptidyn.io.bonding import settle_bonds
-from peptidyn.io.composition import HYDROGENS, WATER, Hydrogen, missing_atoms, standard_residues
+from peptidyn.io.composition import Hydrogen, missing_atoms, standard_residues
 from peptidyn.io.notes import Note, counted, some
 from peptidyn.io.placement import Shape, Surroundings, place_heavy_atoms, place_hydrogens
+from peptidyn.io.quiet import seeded
 from peptidyn.io.structure import Structure
 from peptidyn.io.topology import atoms_from_topology, bonds_of, copy_topology
 
@@ -62,21 +62,10 @@ def complete(structure: Structure, *, pH: float = 7.0, variants: Mapping[int, st
     whole = _deuterium_to_hydrogen(_selenium_to_sulfur(whole))
     starts = _segment_starts(whole)
     apart = copy_topology(whole.topology, bonds_of(whole.topology), break_before=starts)
-    with _reproducible():
+    with seeded(_SEED):
         heavy_topology, heavy_positions = _add_heavy_atoms(apart, whole.positions)
         topology, positions = _add_hydrogen_atoms(heavy_topology, heavy_positions, pH, variants)
     return _assemble(whole, apart, topology, positions, pH)
-
-
-@contextmanager
-def _reproducible() -> Iterator[None]:
-    """Fix the global generator that Modeller draws from, and give it back as it was."""
-    state = random.getstate()
-    random.seed(_SEED)
-    try:
-        yield
-    finally:
-        random.setstate(state)
 
 
 def _reference_platform() -> Any:
@@ -172,7 +161,7 @@ def _segment_starts(structure: Structure) -> set[int]:
 
 def _in_polymer(atoms: Atoms, residue: int) -> bool:
     name = str(atoms.residue_name[residue])
-    return (name in standard_residues() and name != WATER) or {"N", "CA", "C"} <= atoms.residue_atoms[residue].keys()
+    return (name in standard_residues() and name != WATER) or has_backbone(atoms.residue_atoms[residue])
 
 
 def _may_be_loose(atoms: Atoms, residue: int, positions: np.ndarray) -> bool:

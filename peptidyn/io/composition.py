@@ -13,9 +13,8 @@ from importlib.resources import files
 from xml.etree import ElementTree
 
 from peptidyn.core.atoms import Atoms
+from peptidyn.core.residues import HYDROGENS, WATER, has_backbone
 
-WATER = "HOH"
-HYDROGENS = frozenset({"H", "D"})
 _PHOSPHATE = frozenset({"P", "OP1", "OP2"})
 # UNK is any residue; the table's FOR does not describe a formyl group.
 _NOT_JUDGED = frozenset({"UNK", "FOR"})
@@ -61,7 +60,7 @@ class StandardResidue:
 
     @property
     def is_amino_acid(self) -> bool:
-        return {"N", "CA", "C"} <= set(self.heavy)
+        return has_backbone(self.heavy)
 
     @property
     def is_nucleotide(self) -> bool:

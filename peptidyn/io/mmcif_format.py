@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -12,9 +12,10 @@ from Bio.PDB.mmcifio import MMCIFIO
 from openmm.app import PDBxFile
 
 from peptidyn.core.errors import StructureError
+from peptidyn.core.residues import standard_name
 from peptidyn.core.units import plain_array
 from peptidyn.io.altlocs import Site, choose_locations, site_name
-from peptidyn.io.raw import RawStructure, altloc_note, models_note, standard_name
+from peptidyn.io.raw import RawStructure, altloc_note, models_note
 
 _COVALENT = ("covale", "disulf", "modres")
 _CELL = ("length_a", "length_b", "length_c", "angle_alpha", "angle_beta", "angle_gamma")
@@ -200,14 +201,14 @@ def _openmm_reader(
     table: dict[str, list[str]], rows: list[_Row], residues: list[int], chains: list[int], name: str
 ) -> PDBxFile:
     """Hand the chosen rows to OpenMM, residues and chains numbered so that it cannot take one for another."""
-    n = len(rows)
+    n, size = len(rows), Counter(residues)
     columns = {
         "group_PDB": ["ATOM"] * n,
         "id": [str(i + 1) for i in range(n)],
         "type_symbol": [row.element or "?" for row in rows],
         "label_atom_id": [row.name for row in rows],
         "label_alt_id": ["."] * n,
-        "label_comp_id": [standard_name(row.residue_name) for row in rows],
+        "label_comp_id": [standard_name(row.residue_name, size[r]) for row, r in zip(rows, residues, strict=True)],
         "label_asym_id": [f"c{chain}" for chain in chains],
         "label_seq_id": [str(residue) for residue in residues],
         "auth_seq_id": [str(residue) for residue in residues],

@@ -11,10 +11,11 @@ from dataclasses import dataclass, field
 from openmm.app import PDBFile, Topology
 
 from peptidyn.core.errors import StructureError
+from peptidyn.core.residues import standard_name
 from peptidyn.core.units import plain_array
 from peptidyn.io.altlocs import Site, choose_locations, site_name
 from peptidyn.io.notes import Note, counted
-from peptidyn.io.raw import RawStructure, altloc_note, models_note, standard_name
+from peptidyn.io.raw import RawStructure, altloc_note, models_note
 
 _END_OF_COORDINATES = 54
 _SMALLEST_CELL = 2.0
@@ -168,7 +169,7 @@ def _occupancy(line: str) -> float:
 def _standard_line(line: str, residue_size: int) -> str:
     """Return the line without its alternate location, with a residue name that OpenMM knows."""
     name = _residue_name(line)
-    new = standard_name(name)
+    new = standard_name(name, residue_size)
     residue_field = line[17:21] if new == name else f"{new:>3} "
     line = f"{line[:16]} {residue_field}{line[21:]}"
     # Without an element column OpenMM reads sodium in the name NA, which many rings of ligands give a nitrogen;

@@ -13,7 +13,8 @@ from math import radians
 
 import numpy as np
 
-from peptidyn.io.residue_templates import place, residue_templates
+from peptidyn.core.points import place
+from peptidyn.io.residue_templates import residue_templates
 
 # phi + psi of the three residues before a proline in a helix. The sum says how far the chain turns there; the
 # values keep CD and CG clear (0.27 nm) of the two carbonyls below for every alpha helix, at the least change of psi.

@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 
 from peptidyn.core.errors import ArgumentError
+from peptidyn.core.residues import THREE_LETTER
 from peptidyn.core.units import degrees
 from peptidyn.io.peptide_backbone import is_alpha_helix
-from peptidyn.io.residue_templates import PROLINE_PHI, THREE_LETTER, residue_templates
+from peptidyn.io.residue_templates import PROLINE_PHI, residue_templates
 
 PROLINE_PHI_RANGE = (-85.0, -35.0)
 """Degrees between which the ring of proline closes with its angles within six degrees of their usual values."""

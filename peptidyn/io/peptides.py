@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from peptidyn.core.points import place
 from peptidyn.io.notes import Note
 from peptidyn.io.peptide_backbone import fit_prolines, trace
 from peptidyn.io.peptide_request import PeptideRequest, read_request
@@ -16,7 +17,6 @@ from peptidyn.io.residue_templates import (
     PROLINE_PHI,
     inline_hydrogen,
     methylene_hydrogens,
-    place,
     residue_frame,
     residue_templates,
     rotor_hydrogens,

@@ -14,10 +14,12 @@ from math import cos, radians, sin
 import numpy as np
 from scipy.optimize import least_squares
 from scipy.spatial import cKDTree
+from scipy.spatial.transform import Rotation
 
 from peptidyn.core.atoms import Atoms
-from peptidyn.io.composition import HYDROGENS
-from peptidyn.io.residue_templates import inline_hydrogen, methylene_hydrogens, place, rotor_hydrogens, unit
+from peptidyn.core.points import place, rotated, unit
+from peptidyn.core.residues import HYDROGENS, is_hydrogen
+from peptidyn.io.residue_templates import inline_hydrogen, methylene_hydrogens, rotor_hydrogens
 
 _PEPTIDE_BOND = 0.133
 _CARBONYL = {"O": 0.123, "OXT": 0.125, "CH3": 0.151}
@@ -59,15 +61,6 @@ class Shape:
                     seen.add(other)
                     front.append(other)
         return b not in seen
-
-
-def superpose(points: np.ndarray, onto: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return rotation R and shift t with ``points @ R.T + t`` nearest to `onto`; R is never a reflection."""
-    here, there = points.mean(axis=0), onto.mean(axis=0)
-    u, _, vt = np.linalg.svd((points - here).T @ (onto - there))
-    flip = np.diag([1.0, 1.0, np.sign(np.linalg.det(u) * np.linalg.det(vt))])
-    rotation = (u @ flip @ vt).T
-    return rotation, there - rotation @ here
 
 
 class Surroundings:
@@ -160,8 +153,9 @@ def _place_one(
             break
     else:
         return None
-    rotation, shift = superpose(np.array([shape.xyz[n] for n in references]), np.array([known[n] for n in references]))
-    rough = rotation @ shape.xyz[name] + shift
+    here, there = (np.mean([xyz[n] for n in references], axis=0) for xyz in (shape.xyz, known))
+    turn, _ = Rotation.align_vectors([known[n] - there for n in references], [shape.xyz[n] - here for n in references])
+    rough = turn.apply(shape.xyz[name] - here) + there
     if len(parents) > 1 or name in linked:
         return _fit_between(shape, name, rough, known, linked.get(name)), 0
     length = float(np.linalg.norm(shape.xyz[name] - shape.xyz[parent]))
@@ -213,7 +207,7 @@ def _turn_clear(
     near = [known[n] for n in {parent, before, *shape.neighbours[before]} if n in known]
     best, best_score = at, -1.0
     for step in _turns(shape, parent, before):
-        candidate = known[parent] + _rotated(at - known[parent], axis, radians(step))
+        candidate = known[parent] + rotated(at - known[parent], axis, radians(step))
         score = surroundings.clearance(candidate, np.array(near))
         if score > best_score + 0.01:
             best, best_score = candidate, score
@@ -227,10 +221,6 @@ def _turns(shape: Shape, parent: str, before: str) -> tuple[int, ...]:
     around = [unit(shape.xyz[n] - shape.xyz[parent]) for n in shape.neighbours[parent]]
     planar = len(around) == 3 and abs(np.linalg.det(np.array(around))) < 0.1
     return tuple(range(0, 360, 30)) if planar else (0, 120, 240)
-
-
-def _rotated(v: np.ndarray, axis: np.ndarray, angle: float) -> np.ndarray:
-    return v * cos(angle) + np.cross(axis, v) * sin(angle) + axis * (axis @ v) * (1.0 - cos(angle))
 
 
 # ---------------------------------------------------------------------- hydrogens
@@ -250,7 +240,7 @@ def place_hydrogens(atoms: Atoms, positions: np.ndarray, added: Iterable[int]) -
     """
     new = positions.copy()
     loose = {int(h) for h in added}
-    heavy = np.flatnonzero(~np.isin(atoms.element, list(HYDROGENS)))
+    heavy = np.flatnonzero(~is_hydrogen(atoms))
     acceptor = np.isin(atoms.element[heavy], ["O", "N"])
     contact = np.where(acceptor, 0.16, 0.24)
     tree = cKDTree(positions[heavy])

@@ -1,8 +1,9 @@
-"""What a format reader hands over, and the residue names that mean a standard residue."""
+"""What a format reader hands over, and which file names mean which format."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -12,6 +13,15 @@ from peptidyn.io.notes import Note, counted, some
 
 if TYPE_CHECKING:
     from openmm.app import Topology
+
+
+PDB = (".pdb", ".ent")
+MMCIF = (".cif", ".mmcif")
+
+
+def extension(path: Path) -> str:
+    """Return how the name of a file ends, in lower case and without .gz: ``.pdb`` of ``1UBQ.PDB.gz``."""
+    return Path(path.stem if path.suffix.lower() == ".gz" else path.name).suffix.lower()
 
 
 @dataclass(frozen=True)
@@ -62,38 +72,3 @@ def altloc_note(choices: list[str]) -> list[Note]:
         return []
     where = counted(len(choices), "residue")
     return [Note("altloc", f"alternate locations chosen by occupancy in {where}: {some(choices, most=10)}")]
-
-
-# OpenMM's readers know the usual names of protonation states and of water; these are the ones they do not.
-_ALIASES = {
-    **{"CYM": "CYS", "CYS2": "CYS", "CYSH": "CYS", "LYN": "LYS", "LSN": "LYS", "LYSH": "LYS", "HSE": "HIS"},
-    **{"HISA": "HIS", "HISB": "HIS", "HISD": "HIS", "HISE": "HIS", "HISH": "HIS", "ASPP": "ASP", "GLUP": "GLU"},
-    **{"TIP4": "HOH", "TIP5": "HOH", "T3P": "HOH", "T4E": "HOH", "OPC": "HOH", "OPC3": "HOH", "SPCE": "HOH"},
-    **{"SPC2": "HOH", "DOD": "HOH"},
-}
-_AMINO_ACIDS = frozenset(
-    "ALA ARG ASN ASP CYS CYX GLN GLU GLY HID HIE HIP HIS ILE LEU LYS MET PHE PRO SER THR TRP TYR VAL".split()
-)
-
-
-def standard_name(residue_name: str) -> str:
-    """Return a residue name that OpenMM's readers know: ``CYM`` -> ``CYS``, AMBER's end residue ``NALA`` -> ``ALA``."""
-    if residue_name in _ALIASES:
-        return _ALIASES[residue_name]
-    if len(residue_name) == 4 and residue_name[0] in "NC" and residue_name[1:] in _AMINO_ACIDS:
-        return residue_name[1:]
-    return residue_name
-
-
-_VARIANTS = {
-    **{"HID": "HID", "HSD": "HID", "HISA": "HID", "HISD": "HID", "HIE": "HIE", "HSE": "HIE", "HISB": "HIE"},
-    **{"HISE": "HIE", "HIP": "HIP", "HSP": "HIP", "HISH": "HIP", "ASH": "ASH", "ASPP": "ASH", "GLH": "GLH"},
-    **{"GLUP": "GLH", "CYX": "CYX", "CYM": "CYX", "CYS2": "CYX", "LYN": "LYN", "LSN": "LYN"},
-}
-
-
-def protonation_variant(residue_name: str) -> str | None:
-    """Return OpenMM's name of the protonation state that a residue name in a file states, if it states one."""
-    if len(residue_name) == 4 and residue_name[1:] in _VARIANTS:
-        residue_name = residue_name[1:]
-    return _VARIANTS.get(residue_name)

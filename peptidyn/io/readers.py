@@ -20,15 +20,12 @@ from scipy.sparse.csgraph import connected_components
 
 from peptidyn.core.atoms import Atoms
 from peptidyn.core.errors import ArgumentError, StructureError
+from peptidyn.core.residues import WATER, protonation_variant
 from peptidyn.io.bonding import coincidence_error, coincident_pairs, settle_bonds
-from peptidyn.io.composition import WATER
 from peptidyn.io.notes import Note, counted, some
-from peptidyn.io.raw import RawStructure, protonation_variant
+from peptidyn.io.raw import MMCIF, PDB, RawStructure, extension
 from peptidyn.io.structure import Structure, check_finite
 from peptidyn.io.topology import atoms_from_topology, bonds_of, copy_topology, masses_from_elements
-
-_PDB = (".pdb", ".ent")
-_MMCIF = (".cif", ".mmcif")
 
 
 def load_structure(
@@ -93,10 +90,9 @@ def _model_index(model: int) -> int:
 def _read_text(path: Path) -> tuple[str, bool]:
     """Return the text of the file and whether it is mmCIF."""
     name = path.name
-    zipped = path.suffix.lower() == ".gz"
-    suffix = Path(path.stem).suffix.lower() if zipped else path.suffix.lower()
-    if suffix not in _PDB + _MMCIF:
-        allowed = ", ".join(_PDB + _MMCIF)
+    suffix = extension(path)
+    if suffix not in PDB + MMCIF:
+        allowed = ", ".join(PDB + MMCIF)
         raise StructureError(
             f"cannot tell the format of {name}: its name must end in {allowed}, or one of these with .gz"
         )
@@ -104,7 +100,7 @@ def _read_text(path: Path) -> tuple[str, bool]:
         data = path.read_bytes()
     except OSError as error:
         raise StructureError(f"cannot read {path}: {error.strerror}") from error
-    if zipped:
+    if path.suffix.lower() == ".gz":
         try:
             data = gzip.decompress(data)
         except (EOFError, zlib.error, gzip.BadGzipFile) as error:
@@ -117,8 +113,8 @@ def _read_text(path: Path) -> tuple[str, bool]:
         text = data.decode("utf-8")
     except UnicodeDecodeError:
         text = data.decode("latin-1")  # remarks of old files; junk fails below for want of atoms
-    _check_format(text, suffix in _MMCIF, name)
-    return text, suffix in _MMCIF
+    _check_format(text, suffix in MMCIF, name)
+    return text, suffix in MMCIF
 
 
 def _check_format(text: str, is_mmcif: bool, name: str) -> None:

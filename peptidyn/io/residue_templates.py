@@ -14,48 +14,19 @@ the xy plane.
 from __future__ import annotations
 
 import warnings
+from collections import defaultdict
 from dataclasses import dataclass
 from functools import lru_cache
-from importlib.resources import files
 from math import acos, cos, pi, radians, sin
 from types import MappingProxyType
 from typing import Any
-from xml.etree import ElementTree
 
 import numpy as np
 
+from peptidyn.core.points import bond_angle, cross, dihedral, place, rotated, unit
+from peptidyn.core.residues import CHI, THREE_LETTER
 from peptidyn.core.units import ANGSTROM
-
-THREE_LETTER = MappingProxyType(
-    dict(
-        A="ALA", R="ARG", N="ASN", D="ASP", C="CYS", Q="GLN", E="GLU", G="GLY", H="HIS", I="ILE",
-        L="LEU", K="LYS", M="MET", F="PHE", P="PRO", S="SER", T="THR", W="TRP", Y="TYR", V="VAL",
-    )
-)  # fmt: skip
-"""One-letter to three-letter codes."""
-
-CHI_PATHS = MappingProxyType(
-    {
-        "ARG": ("N", "CA", "CB", "CG", "CD", "NE", "CZ", "NH1"),
-        "ASN": ("N", "CA", "CB", "CG", "OD1"),
-        "ASP": ("N", "CA", "CB", "CG", "OD1"),
-        "CYS": ("N", "CA", "CB", "SG"),
-        "GLN": ("N", "CA", "CB", "CG", "CD", "OE1"),
-        "GLU": ("N", "CA", "CB", "CG", "CD", "OE1"),
-        "HIS": ("N", "CA", "CB", "CG", "ND1"),
-        "ILE": ("N", "CA", "CB", "CG1", "CD1"),
-        "LEU": ("N", "CA", "CB", "CG", "CD1"),
-        "LYS": ("N", "CA", "CB", "CG", "CD", "CE", "NZ"),
-        "MET": ("N", "CA", "CB", "CG", "SD", "CE"),
-        "PHE": ("N", "CA", "CB", "CG", "CD1"),
-        "SER": ("N", "CA", "CB", "OG"),
-        "THR": ("N", "CA", "CB", "OG1"),
-        "TRP": ("N", "CA", "CB", "CG", "CD1"),
-        "TYR": ("N", "CA", "CB", "CG", "CD1"),
-        "VAL": ("N", "CA", "CB", "CG1"),
-    }
-)
-"""Atoms along a side chain: chi k is the dihedral of the k-th four in a row. (Proline's belong to its ring.)"""
+from peptidyn.io.composition import standard_residues
 
 POLAR_ROTORS = MappingProxyType(
     {
@@ -77,40 +48,6 @@ _H_LENGTH = {"C": 0.109, "N": 0.101, "O": 0.096, "S": 0.1336}
 _H_ANGLE = {"C": radians(109.5), "N": radians(109.5), "O": radians(108.5), "S": radians(96.0)}
 _H_C_H_HALF = radians(54.0)
 _BOND_LIMIT = 0.195  # nm: the longest bond is C-S, 0.181; the nearest second neighbours are 0.21 apart
-
-
-def cross(u: np.ndarray, v: np.ndarray) -> np.ndarray:
-    """Return the vector product of two vectors (numpy's takes ten times as long for a single pair)."""
-    return np.array([u[1] * v[2] - u[2] * v[1], u[2] * v[0] - u[0] * v[2], u[0] * v[1] - u[1] * v[0]])
-
-
-def unit(v: np.ndarray) -> np.ndarray:
-    """Return `v` scaled to length one."""
-    return v / np.sqrt(v @ v)
-
-
-def place(a: np.ndarray, b: np.ndarray, c: np.ndarray, length: float, angle: float, dihedral: float) -> np.ndarray:
-    """Return the point d with |c d| = `length`, angle b-c-d = `angle` and dihedral a-b-c-d = `dihedral`."""
-    axis = unit(c - b)
-    normal = unit(cross(b - a, axis))
-    sine = sin(angle)
-    return c + length * (
-        -cos(angle) * axis + sine * cos(dihedral) * cross(normal, axis) + sine * sin(dihedral) * normal
-    )
-
-
-def dihedral_angle(a: np.ndarray, b: np.ndarray, c: np.ndarray, d: np.ndarray) -> float:
-    """Return the dihedral angle of four points, in (-pi, pi]."""
-    axis = unit(c - b)
-    first, last = cross(b - a, axis), cross(axis, d - c)
-    return float(np.arctan2(cross(first, last) @ axis, first @ last))
-
-
-def bond_angle(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> float:
-    """Return the angle a-b-c, in [0, pi]."""
-    u, v = a - b, c - b
-    w = cross(u, v)
-    return float(np.arctan2(np.sqrt(w @ w), u @ v))
 
 
 def residue_frame(n: np.ndarray, ca: np.ndarray, c: np.ndarray) -> np.ndarray:
@@ -157,30 +94,22 @@ class ResidueTemplate:
     @property
     def n_chi(self) -> int:
         """How many chi angles can be set."""
-        return max(len(CHI_PATHS.get(self.name, ())) - 3, 0)
+        return len(CHI.get(self.name, ()))
 
     def conformer(self, chi: tuple[float, ...], polar: float | None = None) -> np.ndarray:
         """Return the atoms, (n, 3), with the given chi angles and hydroxyl or thiol dihedral (rad)."""
         xyz = self.xyz.copy()
-        path = CHI_PATHS.get(self.name, ())
-        for k, value in enumerate(chi):
-            self._turn(xyz, path[k : k + 4], value)
+        for four, value in zip(CHI.get(self.name, ()), chi, strict=False):
+            self._turn(xyz, four, value)
         if polar is not None:
             self._turn(xyz, POLAR_ROTORS[self.name], polar)
         return xyz
 
     def _turn(self, xyz: np.ndarray, four: tuple[str, ...], value: float) -> None:
         i, j, k, l = (self.names.index(name) for name in four)
-        angle = value - dihedral_angle(xyz[i], xyz[j], xyz[k], xyz[l])
+        angle = value - dihedral(xyz[i], xyz[j], xyz[k], xyz[l])
         moving = self._beyond(j, k)
-        axis = unit(xyz[k] - xyz[j])
-        arm = xyz[moving] - xyz[k]
-        xyz[moving] = (
-            xyz[k]
-            + arm * cos(angle)
-            + np.cross(axis, arm) * sin(angle)
-            + np.outer(arm @ axis, axis) * (1.0 - cos(angle))
-        )
+        xyz[moving] = xyz[k] + rotated(xyz[moving] - xyz[k], unit(xyz[k] - xyz[j]), angle)
 
     def _beyond(self, j: int, k: int) -> list[int]:
         """Return the rows that turn when the bond j-k is turned: those reached from k without j."""
@@ -271,11 +200,10 @@ def inline_hydrogen(element: str, parent: np.ndarray, neighbours: list[np.ndarra
 def residue_templates() -> MappingProxyType[str, ResidueTemplate]:
     """Return the templates of the 20 amino acids by one-letter code."""
     chain = _default_chain("G" + "".join(f"{letter}G" for letter in THREE_LETTER))
-    hydrogens = _hydrogen_definitions()
     templates = {}
     for index, letter in enumerate(THREE_LETTER):
         before, residue, after = chain[2 * index : 2 * index + 3]
-        templates[letter] = _template(residue, before, after, hydrogens[residue.resname])
+        templates[letter] = _template(residue, before, after, _hydrogens_at_pH_7(residue.resname))
     return MappingProxyType(templates)
 
 
@@ -306,18 +234,13 @@ def _default_chain(sequence: str) -> list[Any]:
     return list(structure.get_residues())
 
 
-def _hydrogen_definitions() -> dict[str, dict[str, list[str]]]:
-    """Return {residue: {heavy atom: [hydrogen, ...]}} at pH 7 within a chain, from OpenMM's definitions."""
-    text = (files("openmm.app") / "data" / "hydrogens.xml").read_text()
-    definitions: dict[str, dict[str, list[str]]] = {}
-    for residue in ElementTree.fromstring(text).iter("Residue"):
-        carried: dict[str, list[str]] = {}
-        for h in residue.iter("H"):
-            if "terminal" in h.attrib or float(h.get("maxph", "inf")) < 7.0 or "HID" in h.get("variant", ""):
-                continue
-            carried.setdefault(h.attrib["parent"], []).append(h.attrib["name"])
-        definitions[residue.attrib["name"]] = carried
-    return definitions
+def _hydrogens_at_pH_7(residue: str) -> dict[str, list[str]]:
+    """Return {heavy atom: [hydrogen, ...]} of a residue within a chain."""
+    carried: dict[str, list[str]] = defaultdict(list)
+    for h in standard_residues()[residue].hydrogens:
+        if not h.terminal and h.max_pH >= 7.0 and "HID" not in h.variants:
+            carried[h.parent].append(h.name)
+    return carried
 
 
 def _template(residue: Any, before: Any, after: Any, hydrogens: dict[str, list[str]]) -> ResidueTemplate:

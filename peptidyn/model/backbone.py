@@ -36,7 +36,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from peptidyn.core.errors import ModelError, StructureError
-from peptidyn.core.residues import STANDARD, is_amino_acid, missing_backbone, parent_name
+from peptidyn.core.points import bond_angle, dihedral
+from peptidyn.core.residues import BACKBONE, STANDARD, has_backbone, is_amino_acid, missing_backbone, parent_name
 from peptidyn.core.units import ANGSTROM
 from peptidyn.model.dh import chain_transforms, dh_transform
 
@@ -48,8 +49,6 @@ COINCIDING = 1e-3
 
 COLLINEAR = 1e-6
 """Three atoms are collinear when the sine of their angle is below this."""
-
-_BACKBONE = ("N", "CA", "C")
 
 _TORSION_OF_ROLE = {"N": "omega", "CA": "phi", "C": "psi"}
 
@@ -228,7 +227,7 @@ def _check_complete(atoms: Atoms) -> None:
         )
     for residue, table in enumerate(atoms.residue_atoms):
         name = parent_name(str(atoms.residue_name[residue]))
-        if name in (*STANDARD, "MSE") and all(a in table for a in _BACKBONE) and not is_amino_acid(atoms, residue):
+        if name in (*STANDARD, "MSE") and has_backbone(table) and not is_amino_acid(atoms, residue):
             raise StructureError(
                 f"{atoms.residue_label(residue)} has atoms N, CA and C but not the bonds N-CA and CA-C; "
                 "give a topology with bonds, or load the file with load_structure"
@@ -269,8 +268,8 @@ def _runs(atoms: Atoms) -> list[list[int]]:
 
 def _with_caps(atoms: Atoms, run: list[int]) -> tuple[list[int], list[str]]:
     """Return the backbone atoms of a segment in order, caps included, and their roles."""
-    path = [atoms.residue_atoms[r][name] for r in run for name in _BACKBONE]
-    roles = list(_BACKBONE) * len(run)
+    path = [atoms.residue_atoms[r][name] for r in run for name in BACKBONE]
+    roles = list(BACKBONE) * len(run)
     before = _cap(atoms, path[0], "C")
     after = _cap(atoms, path[-1], "N")
     path = before[::-1] + path + after
@@ -343,16 +342,13 @@ def _measure(points: np.ndarray, label: Callable[[int], str]) -> tuple[np.ndarra
     n = len(points)
     beta, b, gamma = np.zeros(n), np.zeros(n), np.zeros(n)
     b[1:] = lengths
-    gamma[1:-1] = np.arctan2(sines, _dots(x[:-1], x[1:]))
-    beta[2:-1] = np.arctan2(_dots(x[1:-1], np.cross(z[:-1], z[1:])), _dots(z[:-1], z[1:]))
+    p = points.T
+    gamma[1:-1] = np.pi - bond_angle(p[:, :-2], p[:, 1:-1], p[:, 2:])
+    beta[2:-1] = dihedral(p[:, :-3], p[:, 1:-2], p[:, 2:-1], p[:, 3:])
     base = np.eye(4)
     base[:3, :3] = np.stack([x[0], np.cross(z[0], x[0]), z[0]], axis=1)
     base[:3, 3] = points[0]
     return beta, b, gamma, base
-
-
-def _dots(u: np.ndarray, v: np.ndarray) -> np.ndarray:
-    return np.einsum("ij,ij->i", u, v)
 
 
 def _wrapped(angles: np.ndarray) -> np.ndarray:

@@ -9,6 +9,7 @@ import numpy as np
 
 from peptidyn.core.atoms import Atoms
 from peptidyn.core.errors import ArgumentError
+from peptidyn.core.points import place
 from peptidyn.core.units import plain, plain_array
 from peptidyn.model.build import build_tree
 from peptidyn.model.tree import TreeModel
@@ -84,11 +85,5 @@ def _chain_positions(n: int, length: float, angle: float, torsions: np.ndarray) 
     x[1] = (length, 0.0, 0.0)
     x[2] = x[1] + length * np.array([-np.cos(angle), np.sin(angle), 0.0])
     for i in range(3, n):
-        along = (x[i - 1] - x[i - 2]) / length
-        normal = np.cross(x[i - 2] - x[i - 3], along)
-        normal /= np.linalg.norm(normal)
-        side = np.cross(normal, along)
-        t = torsions[i - 3]
-        direction = -np.cos(angle) * along + np.sin(angle) * (np.cos(t) * side + np.sin(t) * normal)
-        x[i] = x[i - 1] + length * direction
+        x[i] = place(x[i - 3], x[i - 2], x[i - 1], length, angle, torsions[i - 3])
     return x

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from peptidyn.core.residues import WATERS, is_amino_acid
+from peptidyn.core.residues import ACYL_CAPS, AMINE_CAPS, HYDROGENS, WATERS, is_amino_acid
 
 if TYPE_CHECKING:
     from peptidyn.model.tree import TreeModel
@@ -102,8 +102,8 @@ def _name_unit(tree: TreeModel, own: np.ndarray) -> tuple[str, str]:
     if amino and (table["N"] in members or table["C"] in members):
         return "terminus", f"terminus of {named(first)}{where}"
     if amino:
-        lead = atoms.name[min(members, key=lambda a: (atoms.element[a] == "H", a))]
+        lead = atoms.name[min(members, key=lambda a: (atoms.element[a] in HYDROGENS, a))]
         return "side chain", f"side-chain unit {lead} of {named(first)}{where}"
-    kind = "cap" if atoms.residue_name[first] in ("ACE", "NME", "NMA", "NH2", "NHE", "FOR") else "molecule"
+    kind = "cap" if atoms.residue_name[first] in ACYL_CAPS | AMINE_CAPS else "molecule"
     span = named(first) if first == last else f"{named(first)} - {named(last)}"
     return kind, f"{kind} {span}{where}"
