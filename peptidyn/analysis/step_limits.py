@@ -14,8 +14,8 @@ from peptidyn.solvers.protocol import get_solver
 def shortest_half(angles: Any) -> np.ndarray:
     """Return the standard deviation (n,), rad, of every column of `angles` (n_frames, n) within its main well.
 
-    It is that of a normal law whose middle half is as wide as the shortest arc with half of the frames, so visits to
-    other wells hardly count.
+    It is that of a normal distribution whose middle half is as wide as the shortest arc with half of the frames, so
+    visits to other wells hardly count.
     """
     frames = np.sort(np.mod(np.asarray(angles, dtype=np.float64), 2.0 * np.pi), axis=0)
     half = len(frames) // 2 + 1

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.ndimage import map_coordinates
 
 from peptidyn.core.errors import ArgumentError
 from peptidyn.metric.fixman_potential import FixmanPotential
@@ -45,13 +46,8 @@ class FixmanMap:
 
     def at(self, phi: float, psi: float) -> float:
         """Return U_F / kT at (phi, psi) in degrees, interpolated linearly on the periodic grid."""
-        n = len(self.phi)
-        x, y = ((angle + 180.0) / 360.0 * n % n for angle in (phi, psi))
-        i, j = int(x), int(y)
-        s, t = x - i, y - j
-        e = self.energy
-        k, l = (i + 1) % n, (j + 1) % n
-        return float((1 - s) * ((1 - t) * e[i, j] + t * e[i, l]) + s * ((1 - t) * e[k, j] + t * e[k, l]))
+        place = [[(angle + 180.0) / 360.0 * len(self.phi)] for angle in (phi, psi)]
+        return float(map_coordinates(self.energy, place, order=1, mode="grid-wrap")[0])
 
     def rows(self) -> list[tuple[float, float, float]]:
         """Return (phi, psi, U_F) for every grid point, degrees and kT."""

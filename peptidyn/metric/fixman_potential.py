@@ -2,9 +2,9 @@
 
 Rigid dynamics samples sqrt(det M) exp(-V/kT) over the soft coordinates. The potential
 
-    U_F = (kT / 2) ln(det M / J^2),      J = product of sin(angle) over the opened bond angles
+    U_F = (kT / 2) ln(det M / J^2),      J = product of sin(angle) over the soft bond angles
 
-removes the factor sqrt(det M) and leaves the natural measure: flat in torsions, sin(angle) in opened angles.
+removes the factor sqrt(det M) and leaves the natural measure: flat in torsions, sin(angle) in soft angles.
 ln det M is a sum over molecules; rigid molecules, waters and ions add constants. It does not depend on where a
 molecule is or how it is turned, so the base components of the torque are zero.
 """
@@ -25,7 +25,7 @@ from peptidyn.model.tree import TreeModel
 from peptidyn.solvers.protocol import raise_singular
 
 STRAIGHT = 1e-7
-"""Opened bond angles whose sine is smaller than this have no defined metric."""
+"""Soft bond angles whose sine is smaller than this have no defined metric."""
 
 
 class FixmanPotential:
@@ -101,7 +101,7 @@ class FixmanPotential:
         angles = coordinates[:, self.tree.bend_index]
         sines = np.abs(np.sin(angles))
         if (sines < STRAIGHT).any():
-            raise SolverError("an opened bond angle is 0 or 180 degrees, where the metric is singular")
+            raise SolverError("a soft bond angle is 0 or 180 degrees, where the metric is singular")
         value += self.constant - 2.0 * np.log(sines).sum(axis=1)
         if want_gradient:
             gradient[:, self.tree.bend_index] -= 2.0 / np.tan(angles)

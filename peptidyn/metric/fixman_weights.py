@@ -41,7 +41,7 @@ class FixmanWeights:
         Place of each frame in the file.
     time : (n,), ps
     log_det : (n,)
-        ln(det M / J^2); J is the product of the sines of opened bond angles, 1 without them.
+        ln(det M / J^2); J is the product of the sines of soft bond angles, 1 without them.
     energy : (n,)
         U_F, kJ/mol.
     misfit : (n,)
@@ -179,18 +179,10 @@ def fixman_weights(
     if not parts:
         raise TrajectoryError("the trajectory holds no frames")
     index, time, log_det, misfit, torsions = (np.concatenate(column) for column in zip(*parts, strict=True))
-    return FixmanWeights(
-        index=index,
-        time=time,
-        log_det=log_det,
-        energy=0.5 * potential.kT * log_det,
-        misfit=misfit,
-        worst_unit=tree.unit(worst_link).name,
-        torsions=torsions,
-        temperature=potential.temperature,
-        tolerance=tolerance,
-        kT=potential.kT,
-    )
+    energy = 0.5 * potential.kT * log_det
+    unit = tree.unit(worst_link).name
+    T, kT = potential.temperature, potential.kT
+    return FixmanWeights(index, time, log_det, energy, misfit, unit, torsions, T, tolerance, kT)
 
 
 def _chunks(tree: TreeModel, trajectory: Any, top: Any) -> tuple[Iterator[tuple[np.ndarray, np.ndarray, Any]], Any]:

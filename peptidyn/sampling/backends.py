@@ -9,9 +9,10 @@ from __future__ import annotations
 import multiprocessing
 import os
 import pickle
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import suppress
 from typing import Any, Protocol
 
 from peptidyn.core.errors import ArgumentError, BackendError, MissingDependencyError
@@ -139,29 +140,16 @@ class ProcessBackend:
         return self._pool
 
     def run(self, function: Callable[..., Any], tasks: Sequence[tuple[Any, ...]], shared: Any = None) -> list[Any]:
-        results: list[Any] = [None] * len(tasks)
-        left = list(range(len(tasks)))
-        for _ in range(1 + LOST_AGAIN):
-            lost = []
+        def submit(places: list[int]) -> dict[int, Future[Any]]:
             futures: dict[int, Future[Any]] = {}
-            try:
+            with suppress(BrokenProcessPool):  # tasks without a future are lost, too
                 pool = self._start(shared)
-                for i in left:
+                for i in places:
                     futures[i] = pool.submit(_with_received, function, tasks[i])
-            except BrokenProcessPool:
-                pass  # the tasks without a future are lost, too
-            for i in left:
-                try:
-                    results[i] = futures[i].result()
-                except (BrokenProcessPool, KeyError):
-                    lost.append(i)
-            if not lost:
-                return results
-            left = lost
-            self.close()
-        raise BackendError(
-            f"{len(left)} tasks lost their process {1 + LOST_AGAIN} times; perhaps memory ran out: try fewer workers"
-        )
+            return futures
+
+        hint = "perhaps memory ran out: try fewer workers"
+        return _gather(len(tasks), submit, self.close, (BrokenProcessPool, KeyError), hint)
 
     def close(self) -> None:
         if self._pool is not None:
@@ -190,33 +178,47 @@ class DaskBackend:
         from distributed import KilledWorker
         from distributed.client import FuturesCancelledError
 
-        results: list[Any] = [None] * len(tasks)
-        left = list(range(len(tasks)))
+        def submit(places: list[int]) -> dict[int, Any]:
+            if self._future is None or shared is not self._shared:
+                self._future = self.client.submit(_unpickled, pickle.dumps(shared), pure=False)
+                self._shared = shared
+            return {i: self.client.submit(_attempt, function, self._future, tasks[i], pure=False) for i in places}
+
+        hint = "perhaps memory ran out: see the workers' logs"
         try:
-            for _ in range(1 + LOST_AGAIN):
-                if self._future is None or shared is not self._shared:
-                    self._future = self.client.submit(_unpickled, pickle.dumps(shared), pure=False)
-                    self._shared = shared
-                futures = {i: self.client.submit(_attempt, function, self._future, tasks[i], pure=False) for i in left}
-                lost = []
-                for i, future in futures.items():
-                    try:
-                        results[i] = future.result()
-                    except KilledWorker:
-                        lost.append(i)
-                if not lost:
-                    return results
-                left, self._future = lost, None
+            return _gather(len(tasks), submit, self.close, (KilledWorker,), hint)
         except (OSError, FuturesCancelledError, TimeoutError) as error:
             raise BackendError(
                 f"the dask scheduler at {self.client.scheduler.addr} is gone ({error}); start it again and resume"
             ) from error
-        raise BackendError(
-            f"{len(left)} tasks lost their dask worker again and again; perhaps memory ran out: see the workers' logs"
-        )
 
     def close(self) -> None:
         self._future = None
+
+
+def _gather(
+    count: int,
+    submit: Callable[[list[int]], Mapping[int, Any]],
+    renew: Callable[[], None],
+    losses: tuple[type[Exception], ...],
+    hint: str,
+) -> list[Any]:
+    """Return the results of `count` tasks; those that lose their worker are submitted again to renewed ones."""
+    results: list[Any] = [None] * count
+    left = list(range(count))
+    for _ in range(1 + LOST_AGAIN):
+        futures = submit(left)
+        lost = []
+        for i in left:
+            try:
+                results[i] = futures[i].result()
+            except losses:
+                lost.append(i)
+        if not lost:
+            return results
+        left = lost
+        renew()
+    raise BackendError(f"{len(left)} tasks lost their worker {1 + LOST_AGAIN} times; {hint}")
 
 
 def _attempt(function: Callable[..., Any], shared: Any, task: tuple[Any, ...]) -> Any:

@@ -36,12 +36,15 @@ from peptidyn.metric.fixman_potential import check_temperature
 from peptidyn.model.tree import TreeModel
 from peptidyn.sampling.backends import make_backend
 from peptidyn.sampling.mbar import TemperatureMBAR, energies_by_level
-from peptidyn.sampling.moves import Move, TorsionalHMC, check_moves
+from peptidyn.sampling.moves import Move, TorsionalHMC, check_moves, metropolis
 from peptidyn.sampling.replicas import Recipe, Stretch, run_stretch, start_checkpoint, tune_stretch
 from peptidyn.sampling.storage import ENERGIES, ENERGY_ROW, TORSIONS, ExchangeFolder
 
 FORMAT = 1
 """Of the checkpoint; raised when the meaning of a field changes."""
+
+_COUNTS = ("levels", "steps", "attempted", "accepted", "move_counts")
+"""Arrays of the driver that a checkpoint holds."""
 
 
 def geometric_temperatures(lowest: Any, highest: Any, count: int) -> np.ndarray:
@@ -274,17 +277,13 @@ class ReplicaExchange:
 
     def _position(self) -> tuple[Any, ...]:
         """Return all that an iteration changes in memory."""
-        return (
-            self._rng.bit_generator.state, self.levels, self.attempted.copy(), self.accepted.copy(),
-            self.move_counts.copy(), list(self.replicas), self.frames, len(self._walk),
-        )  # fmt: skip
+        counts = {name: getattr(self, name).copy() for name in _COUNTS}
+        return self._rng.bit_generator.state, counts, list(self.replicas), self.frames, self.iterations
 
     def _go_back(self, position: tuple[Any, ...]) -> None:
         """Undo an iteration that could not be written, in memory and in files, so that the same run may try again."""
-        (
-            self._rng.bit_generator.state, self.levels, self.attempted, self.accepted, self.move_counts, self.replicas,
-            self.frames, done,
-        ) = position  # fmt: skip
+        self._rng.bit_generator.state, counts, self.replicas, self.frames, done = position
+        vars(self).update(counts)
         del self._walk[done:]
         assert self.folder is not None
         with suppress(OSError):  # what cannot be cut now is cut when the run is resumed
@@ -303,8 +302,7 @@ class ReplicaExchange:
             def u(level: int, replica: int) -> float:
                 return beta[level] * stretches[replica].final_potential + stretches[replica].final_metric
 
-            change = u(a, j) + u(b, i) - u(a, i) - u(b, j)
-            if self._rng.random() < math.exp(-max(0.0, change)):
+            if metropolis(u(a, j) + u(b, i) - u(a, i) - u(b, j), self._rng.random()):
                 levels[i], levels[j] = b, a
                 self.accepted[a] += 1
                 exchanged.append((a, b))
@@ -365,11 +363,7 @@ class ReplicaExchange:
         about = {
             "identity": self._identity,
             "exchange_rng": self._rng.bit_generator.state,
-            "levels": self.levels.tolist(),
-            "steps": self.steps.tolist(),
-            "attempted": self.attempted.tolist(),
-            "accepted": self.accepted.tolist(),
-            "move_counts": self.move_counts.tolist(),
+            **{name: getattr(self, name).tolist() for name in _COUNTS},
             "frames": self.frames,
             "iterations": self.iterations,
             "tuned": self.tuned,
@@ -388,10 +382,7 @@ class ReplicaExchange:
                     f"{here.get(name)}); resume it with the arguments it began with"
                 )
         self._rng.bit_generator.state = about["exchange_rng"]
-        self.levels = np.array(about["levels"])
-        self.steps = np.array(about["steps"])
-        self.attempted, self.accepted = np.array(about["attempted"]), np.array(about["accepted"])
-        self.move_counts = np.array(about["move_counts"])
+        vars(self).update({name: np.array(about[name]) for name in _COUNTS})
         self.frames, self.tuned = about["frames"], about["tuned"]
         self.folder.cut_back(about["iterations"], self.frames)
         self._walk = list(self.folder.read_walk())
@@ -400,16 +391,13 @@ class ReplicaExchange:
 
     @property
     def acceptance(self) -> np.ndarray:
-        """Accepted part of the exchanges between neighbouring temperatures, (n_replicas - 1,); nan where none yet."""
-        return np.divide(
-            self.accepted, self.attempted, out=np.full(len(self.accepted), math.nan), where=self.attempted > 0
-        )
+        """Acceptance rate of exchanges between neighbouring temperatures, (n_replicas - 1,); nan where none yet."""
+        return _rates(self.accepted, self.attempted)
 
     @property
     def move_acceptance(self) -> np.ndarray:
-        """Accepted part of the proposals of every move at every temperature, (n_replicas, n_moves)."""
-        proposed, accepted = self.move_counts[..., 0], self.move_counts[..., 1]
-        return np.divide(accepted, proposed, out=np.full(proposed.shape, math.nan), where=proposed > 0)
+        """Acceptance rate of every move at every temperature, (n_replicas, n_moves); nan where none was proposed."""
+        return _rates(self.move_counts[..., 1], self.move_counts[..., 0])
 
     @property
     def round_trips(self) -> np.ndarray:
@@ -418,15 +406,13 @@ class ReplicaExchange:
 
     def frames_of(self, replica: int) -> tuple[np.ndarray, np.ndarray]:
         """Return energies (see `storage.ENERGY_ROW`) and soft coordinates (n, n_coordinates) of a replica."""
+        if not self.frames:
+            return np.empty(0, ENERGY_ROW), np.empty((0, self.recipe.tree.n_coordinates))
         if self.folder is not None:
             folder = self.folder.replica(replica)
-            if not self.frames:
-                return np.empty(0, ENERGY_ROW), np.empty((0, self.recipe.tree.n_coordinates))
             return np.load(folder / ENERGIES), np.load(folder / TORSIONS)
-        parts = self._memory[replica]
-        if not parts:
-            return np.empty(0, ENERGY_ROW), np.empty((0, self.recipe.tree.n_coordinates))
-        return np.concatenate([rows for rows, _ in parts]), np.concatenate([q for _, q in parts])
+        rows, q = zip(*self._memory[replica], strict=True)
+        return np.concatenate(rows), np.concatenate(q)
 
     def at_temperature(self, level: int) -> tuple[np.ndarray, np.ndarray]:
         """Return energies and soft coordinates of all frames at one temperature, in the order of iterations."""
@@ -475,6 +461,10 @@ class ReplicaExchange:
 
     def __exit__(self, *exception: object) -> None:
         self.close()
+
+
+def _rates(accepted: np.ndarray, proposed: np.ndarray) -> np.ndarray:
+    return np.divide(accepted, proposed, out=np.full(proposed.shape, math.nan), where=proposed > 0)
 
 
 def _plain_rates(rates: np.ndarray) -> list[float | None]:

@@ -265,26 +265,13 @@ class GibbsSampler:
         records = []
         for move, jumps in zip(self.moves, self._jumps, strict=True):
             time_alone = rate = math.nan
-            if move.proposed and len(q) > 1:
-                changed = jumps / move.proposed / (2.0 * np.maximum(spread, 1e-300))
-                moved = changed[changed > 0]
-                if moved.size:
-                    r = max(0.0, 1.0 - float(moved.min()))
-                    time_alone = (1.0 + r) / (1.0 - r) if r < 1.0 else math.inf
-                    rate = move.proposed / time_alone / move.seconds if move.seconds > 0 else math.nan
-            records.append(
-                MoveRecord(
-                    type(move).__name__,
-                    move.unit,
-                    move.step,
-                    move.proposed,
-                    move.acceptance,
-                    move.seconds,
-                    move.force_calls,
-                    time_alone,
-                    rate,
-                )
-            )
+            changed = jumps / max(1, move.proposed) / (2.0 * np.maximum(spread, 1e-300))
+            if (changed > 0).any():  # never without samples, whose spread is nan
+                r = max(0.0, 1.0 - float(changed[changed > 0].min()))
+                time_alone = (1.0 + r) / (1.0 - r) if r < 1.0 else math.inf
+                rate = move.proposed / time_alone / move.seconds if move.seconds > 0 else math.nan
+            outcome = (move.proposed, move.acceptance, move.seconds, move.force_calls, time_alone, rate)
+            records.append(MoveRecord(type(move).__name__, move.unit, move.step, *outcome))
         return records
 
     def report(self) -> str:

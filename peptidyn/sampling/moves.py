@@ -1,4 +1,4 @@
-"""Monte Carlo moves. Every one leaves its law invariant exactly, whatever its step.
+"""Monte Carlo moves. Every one leaves its distribution invariant exactly, whatever its step.
 
 What the moves sample. Turning the part of a molecule behind a bond about that bond keeps volumes of Cartesian space:
 the axis is fixed by the two atoms of the bond, and the rest turns rigidly. A torsion therefore has a flat measure, at
@@ -6,12 +6,13 @@ any fixed values of all other internal coordinates. Bending an angle t by a rigi
 
 - `TorsionMove` and `PivotMove` turn torsions directly and accept with min(1, exp(-dV/kT)). No momentum is drawn and no
   mass enters, so U_F does not either.
-- `TorsionalHMC` draws momenta, whose law has the factor sqrt(det M). U_F = (kT/2) ln(det M / J^2) in its Hamiltonian,
-  with J the product of sin t over soft angles, takes that factor out again and leaves the same law J exp(-V/kT).
+- `TorsionalHMC` draws momenta, whose distribution has the factor sqrt(det M). U_F = (kT/2) ln(det M / J^2) in its
+  Hamiltonian, with J the product of sin t over soft angles, takes that factor out again and leaves the same
+  distribution J exp(-V/kT).
 - `CartesianHMC` moves atoms and samples exp(-V/kT) of the flexible System.
 
 The first three keep hard bond lengths and angles, and alone sample the rigid model. Mixed with Cartesian moves they
-sample the torsions given the present geometry, which leaves the law of the flexible System as it is.
+sample the torsions given the present geometry, which leaves the distribution of the flexible System as it is.
 """
 
 from __future__ import annotations
@@ -36,14 +37,14 @@ BACKBONE = ("phi", "psi")
 
 
 class Move(ABC):
-    """A transition that leaves its law invariant, with a step size that can be tuned.
+    """A transition that leaves its distribution invariant, with a step size that can be tuned.
 
     Attributes
     ----------
     step : float
         Size of the move: the time step in ps, or the largest turn in rad.
     target : float
-        Accepted part of the proposals that tuning aims at.
+        Acceptance rate that tuning aims at.
     proposed, accepted : int
         Counted since the last `reset`.
     seconds : float
@@ -60,6 +61,9 @@ class Move(ABC):
 
     cartesian: ClassVar[bool] = False
     """Whether bond lengths and angles change."""
+
+    recorded: ClassVar[tuple[str, ...]] = ()
+    """Attributes that `settings` holds beside the step."""
 
     def __init__(self, step: float, target: float):
         if not (math.isfinite(step) and step > 0):
@@ -78,7 +82,7 @@ class Move(ABC):
 
     @property
     def acceptance(self) -> float:
-        """Accepted part of the proposals; nan before the first."""
+        """Acceptance rate of the proposals; nan before the first."""
         return self.accepted / self.proposed if self.proposed else math.nan
 
     def apply(self, walker: Walker) -> bool:
@@ -111,11 +115,17 @@ class Move(ABC):
     @property
     def settings(self) -> dict[str, Any]:
         """What the move does, as plain values; its step is part of it."""
-        return {"move": type(self).__name__, "step": self.step}
+        values = {"move": type(self).__name__, "step": self.step, **{n: getattr(self, n) for n in self.recorded}}
+        return {name: None if value == math.inf else value for name, value in values.items()}
 
 
-class TorsionalHMC(Move):
-    """Hybrid Monte Carlo in soft coordinates: BAB trajectories under V + U_F, accepted at the full Hamiltonian.
+def metropolis(change: float, uniform: float) -> bool:
+    """Return whether a proposal is accepted that changes the reduced energy by `change`; never if it is not finite."""
+    return math.isfinite(change) and uniform < math.exp(-max(0.0, change))
+
+
+class TrajectoryMove(Move):
+    """What hybrid Monte Carlo moves share: trajectories of a random number of time steps.
 
     Parameters
     ----------
@@ -123,17 +133,42 @@ class TorsionalHMC(Move):
         ps.
     steps : int
         Time steps of a trajectory.
-    friction : float or Quantity, optional
-        1/ps. Momenta are kept in part from one trajectory to the next: exp(-friction duration). Without it every
-        trajectory starts with new momenta.
     jitter : float
         The number of steps is drawn evenly from (1 - jitter) to (1 + jitter) times `steps`, so that no motion has the
         period of the trajectories. 0 keeps it.
     target : float
-        Acceptance to tune the time step for.
+        Acceptance rate to tune the time step for.
     """
 
     unit = "ps"
+    recorded: ClassVar[tuple[str, ...]] = ("steps", "jitter")
+
+    def __init__(self, timestep: Any, steps: int, jitter: float, target: float):
+        super().__init__(float(plain(timestep)), target)
+        if steps < 1:
+            raise ArgumentError(f"a trajectory has {steps} steps, expected 1 or more")
+        if not 0.0 <= jitter < 1.0:
+            raise ArgumentError(f"jitter is {jitter:g}, expected a number from 0 to below 1")
+        self.steps, self.jitter = int(steps), float(jitter)
+
+    def _draw_steps(self, rng: np.random.Generator) -> int:
+        low, high = max(1, round((1.0 - self.jitter) * self.steps)), round((1.0 + self.jitter) * self.steps)
+        return int(rng.integers(low, high + 1)) if high > low else self.steps
+
+
+class TorsionalHMC(TrajectoryMove):
+    """Hybrid Monte Carlo in soft coordinates: BAB trajectories under V + U_F, accepted at the full Hamiltonian.
+
+    Parameters
+    ----------
+    timestep, steps, jitter, target
+        As for `TrajectoryMove`.
+    friction : float or Quantity, optional
+        1/ps. Momenta are kept in part from one trajectory to the next: exp(-friction duration). Without it every
+        trajectory starts with new momenta.
+    """
+
+    recorded = ("steps", "friction", "jitter")
 
     def __init__(
         self,
@@ -144,8 +179,7 @@ class TorsionalHMC(Move):
         jitter: float = 0.2,
         target: float = 0.85,
     ):
-        super().__init__(float(plain(timestep)), target)
-        self.steps, self.jitter = _check_trajectory(steps, jitter)
+        super().__init__(timestep, steps, jitter, target)
         self.friction = math.inf if friction is None else float(plain(friction))
         if not self.friction >= 0:
             raise ArgumentError(f"the friction is {self.friction:g} 1/ps, expected a number that is not negative")
@@ -162,7 +196,7 @@ class TorsionalHMC(Move):
             walker.mover.thermalise(0.0, walker.kT, walker.rng)
             walker.momenta_valid = True
         stepper.timestep, stepper.kT = self.step, walker.kT
-        stepper.steps = _draw_steps(walker.rng, self.steps, self.jitter)
+        stepper.steps = self._draw_steps(walker.rng)
         before = stepper.accepted
         stepper.step()
         accepted = stepper.accepted > before
@@ -184,13 +218,8 @@ class TorsionalHMC(Move):
             self._stepper.forget()
         return self._stepper
 
-    @property
-    def settings(self) -> dict[str, Any]:
-        friction = None if math.isinf(self.friction) else self.friction
-        return {**super().settings, "steps": self.steps, "friction": friction, "jitter": self.jitter}
 
-
-class CartesianHMC(Move):
+class CartesianHMC(TrajectoryMove):
     """Hybrid Monte Carlo of all atoms: velocity Verlet in the Context, accepted at the full Hamiltonian.
 
     Bond lengths, angles and rings change, so the time step is that of flexible molecular dynamics, about 1 fs. Energies
@@ -198,29 +227,21 @@ class CartesianHMC(Move):
 
     Parameters
     ----------
-    timestep : float or Quantity
-        ps.
-    steps : int
-        Time steps of a trajectory.
-    jitter : float
-        As in `TorsionalHMC`.
-    target : float
-        Acceptance to tune the time step for.
+    timestep, steps, jitter, target
+        As for `TrajectoryMove`.
     """
 
-    unit = "ps"
     cartesian = True
 
     def __init__(self, timestep: Any = 0.001, steps: int = 20, *, jitter: float = 0.2, target: float = 0.85):
-        super().__init__(float(plain(timestep)), target)
-        self.steps, self.jitter = _check_trajectory(steps, jitter)
+        super().__init__(timestep, steps, jitter, target)
 
     def _propose(self, walker: Walker) -> bool:
         context, masses = walker.context, walker.masses[:, None]
         x = walker.positions()
         before = walker.energy()
         v = np.sqrt(walker.kT / masses) * walker.rng.standard_normal(x.shape)
-        steps = _draw_steps(walker.rng, self.steps, self.jitter)
+        steps = self._draw_steps(walker.rng)
         uniform = walker.rng.random()
         before += 0.5 * float((masses * v * v).sum())
         context.setPositions(x)
@@ -236,14 +257,10 @@ class CartesianHMC(Move):
         energy = state.getPotentialEnergy()._value
         v = np.asarray(state.getVelocities(asNumpy=True)._value, dtype=np.float64)
         change = energy + 0.5 * float((masses * v * v).sum()) - before
-        if not math.isfinite(change) or uniform >= math.exp(-max(0.0, change) / walker.kT):
+        if not metropolis(change / walker.kT, uniform):
             return False
         walker.set_positions(state.getPositions(asNumpy=True)._value, energy)
         return True
-
-    @property
-    def settings(self) -> dict[str, Any]:
-        return {**super().settings, "steps": self.steps, "jitter": self.jitter}
 
 
 class TorsionMove(Move):
@@ -263,6 +280,7 @@ class TorsionMove(Move):
 
     unit = "rad"
     largest = math.pi
+    recorded = ("kinds", "count")
 
     def __init__(self, kinds: Sequence[str] | None = None, *, turn: float = 30.0, count: int = 1, target: float = 0.4):
         super().__init__(float(np.deg2rad(turn)), target)
@@ -288,8 +306,7 @@ class TorsionMove(Move):
         q[chosen] += turns if count > 1 else turns[0]
         mover.restore((q, *saved[1:]))
         energy = walker.energy_at(mover.positions())
-        change = energy - before
-        if math.isfinite(change) and uniform < math.exp(-max(0.0, change) / walker.kT):
+        if metropolis((energy - before) / walker.kT, uniform):
             walker.momenta_valid = False  # momenta that were kept belong to the mass matrix before
             walker.changed(energy)
             return True
@@ -315,10 +332,6 @@ class TorsionMove(Move):
             self._walker = walker
         return self._places
 
-    @property
-    def settings(self) -> dict[str, Any]:
-        return {**super().settings, "kinds": self.kinds, "count": self.count}
-
 
 class PivotMove(TorsionMove):
     """Turn the whole chain behind one backbone bond (phi or psi) by any angle: rare, but far.
@@ -336,7 +349,7 @@ class PivotMove(TorsionMove):
 
 
 def check_moves(moves: Sequence[Any]) -> list[Move]:
-    """Return the moves as a list; refuse what is no Metropolised move, with the reason."""
+    """Return the moves as a list; refuse what is not a Metropolised move, with the reason."""
     if not moves:
         raise ArgumentError("no moves were given; start with [TorsionalHMC(), CartesianHMC()]")
     for move in moves:
@@ -350,20 +363,7 @@ def check_moves(moves: Sequence[Any]) -> list[Move]:
                 f"{name} has no Metropolis step: its time step biases energies by per cents, and mixed with exact "
                 "moves nothing would correct that; use CartesianHMC or TorsionalHMC"
             )
-        raise ArgumentError(f"{name} is no move; expected TorsionalHMC, CartesianHMC, TorsionMove or PivotMove")
+        raise ArgumentError(f"{name} is not a move; expected TorsionalHMC, CartesianHMC, TorsionMove or PivotMove")
     if len({id(move) for move in moves}) < len(moves):
         raise ArgumentError("the same move object stands twice among the moves; make one object for each")
     return list(moves)
-
-
-def _check_trajectory(steps: int, jitter: float) -> tuple[int, float]:
-    if steps < 1:
-        raise ArgumentError(f"a trajectory has {steps} steps, expected 1 or more")
-    if not 0.0 <= jitter < 1.0:
-        raise ArgumentError(f"jitter is {jitter:g}, expected a number from 0 to below 1")
-    return int(steps), float(jitter)
-
-
-def _draw_steps(rng: np.random.Generator, steps: int, jitter: float) -> int:
-    low, high = max(1, round((1.0 - jitter) * steps)), round((1.0 + jitter) * steps)
-    return int(rng.integers(low, high + 1)) if high > low else steps

@@ -9,8 +9,8 @@ replica-00/torsions.npy        all soft coordinates, rad; opens with numpy.load
 replica-00/energies.npy        iteration, level, temperature (K), potential, fixman (kJ/mol); a structured array
 =============================  ==================================================================================
 
-A replica is a configuration that goes on; its temperature changes. The checkpoint is written last and says how much the
-other files hold; a resumed run cuts them back to that.
+A replica keeps its configuration; exchanges change its temperature. The checkpoint is written last and says how much
+the other files hold; a resumed run cuts them back to that.
 """
 
 from __future__ import annotations
