@@ -88,15 +88,6 @@ def _entry(path: str, value: object) -> list[str]:
     return [f".. {directive}:: {path}", ""]
 
 
-def list_other_pages(app: object, page: str, source: list[str]) -> None:
-    """Put pages that the index does not name where it says so, so that a new page needs no entry."""
-    if page == "index":
-        named = set(source[0].split())
-        others = sorted(path.stem for path in Path(__file__).parent.glob("*.md") if path.stem not in named)
-        source[0] = source[0].replace("@other-pages@", "\n".join(name for name in others if name != "index"))
-
-
 def setup(app: object) -> None:
     """Called by Sphinx."""
     app.connect("builder-inited", write_api_page)  # type: ignore[attr-defined]
-    app.connect("source-read", list_other_pages)  # type: ignore[attr-defined]
