@@ -6,17 +6,24 @@ Pinocchio writes base twists in the body frame, linear part first; `to_theirs` m
 
 from __future__ import annotations
 
+import sys
+
 import numpy as np
-import pinocchio as pin
+import pytest
 
 from peptidyn.model.kinematics import FIXED, FREE, POINT, PRISMATIC
 from peptidyn.model.tree import State, TreeModel
+
+if sys.platform != "win32":
+    import pinocchio as pin
 
 
 class PinocchioTree:
     """A TreeModel as a Pinocchio model, in one state."""
 
     def __init__(self, tree: TreeModel, state: State):
+        if sys.platform == "win32":
+            pytest.skip("Pinocchio has no wheels for Windows")
         self.tree = tree
         self.model = pin.Model()
         joints: dict[int, int] = {}
