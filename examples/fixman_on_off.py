@@ -11,7 +11,7 @@ import argparse
 import numpy as np
 
 import peptidyn as ptd
-from peptidyn.analysis.plots import new_figure, save_figure
+from peptidyn.analysis.plots import new_figure, ramachandran_axes, save_figure
 from peptidyn.core.statistics import weighted_histogram
 from peptidyn.core.units import BOLTZMANN
 from peptidyn.integrators.mover import Mover
@@ -67,8 +67,7 @@ def main(arguments: list[str] | None = None) -> None:
     chart = ptd.fixman_map(ptd.build_tree(ptd.build_peptide("A"), soft="phi psi"), 2, points=36)
     lines = right.contour(chart.phi, chart.psi, chart.energy.T, levels=8, cmap="cividis")
     right.clabel(lines, fmt="%.2f", fontsize=7)
-    right.set(xlabel="φ (degrees)", ylabel="ψ (degrees)", title="$U_F$ of capped alanine (kT)", aspect="equal")
-    right.set(xticks=range(-180, 181, 60), yticks=range(-180, 181, 60))
+    ramachandran_axes(right, title="$U_F$ of capped alanine (kT)")
     save_figure(figure, options.output)
     print(f"{samples} samples each, bars are two standard errors; picture in {options.output}")
 

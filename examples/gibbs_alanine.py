@@ -12,7 +12,7 @@ import argparse
 import numpy as np
 
 import peptidyn as ptd
-from peptidyn.analysis.plots import new_figure, save_figure
+from peptidyn.analysis.plots import new_figure, ramachandran_axes, save_figure
 from peptidyn.core.statistics import weighted_average
 
 
@@ -51,9 +51,8 @@ def main(arguments: list[str] | None = None) -> None:
         )
         name = "torsions and Cartesian" if exact else "torsions only"
         axes.set_title(f"{name}\nhelical part {mean:.2f} ± {error:.2f}", fontsize=11)
-        axes.set(xlabel="φ (degrees)", xticks=range(-180, 181, 60), yticks=range(-180, 181, 60), aspect="equal")
+        ramachandran_axes(axes)
         figure.colorbar(chart, ax=axes, label="samples", shrink=0.8)
-    panels[0].set_ylabel("ψ (degrees)")
     save_figure(figure, options.output)
     print(f"{sweeps} sweeps each; picture in {options.output}")
 

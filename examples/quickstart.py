@@ -13,7 +13,7 @@ import numpy as np
 from openmm import unit
 
 import peptidyn as ptd
-from peptidyn.analysis.plots import new_figure, save_figure
+from peptidyn.analysis.plots import new_figure, ramachandran_axes, save_figure
 
 DATA = Path(__file__).parents[1] / "data"
 
@@ -56,8 +56,7 @@ def main(arguments: list[str] | None = None) -> None:
     shade = np.broadcast_to(0.2 * np.arange(len(phi))[:, None], phi.shape)
     points = right.scatter(phi.ravel(), psi.ravel(), c=shade.ravel(), s=4, cmap="cividis", linewidths=0)
     figure.colorbar(points, ax=right, label="time (ps)")
-    right.set(xlabel="φ (degrees)", ylabel="ψ (degrees)", xlim=(-180, 180), ylim=(-180, 180), aspect="equal")
-    right.set(xticks=range(-180, 181, 60), yticks=range(-180, 181, 60), title=f"{len(pairs)} residues")
+    ramachandran_axes(right, title=f"{len(pairs)} residues")
     save_figure(figure, options.output)
     print(f"{tree.n_torsions} torsions, {len(energies)} frames; picture in {options.output}")
 

@@ -11,7 +11,7 @@ import numpy as np
 from openmm import app, unit
 
 import peptidyn as ptd
-from peptidyn.analysis.plots import new_figure, save_figure
+from peptidyn.analysis.plots import new_figure, ramachandran_axes, save_figure
 
 
 def run(steps: int, interval: int = 20) -> tuple[np.ndarray, np.ndarray]:
@@ -46,15 +46,7 @@ def main(arguments: list[str] | None = None) -> None:
     for k, marker in enumerate("o^s"):
         colour = ("#1f4e79", "#c8781e", "#808080")[k]
         axes.plot(phi[:, k], psi[:, k], marker, color=colour, markersize=3, alpha=0.5, label=f"residue {k + 2}")
-    axes.set(
-        xlabel="φ (degrees)",
-        ylabel="ψ (degrees)",
-        xlim=(-180, 180),
-        ylim=(-180, 180),
-        title="Ala₃ at 300 K, torsions only",
-    )
-    axes.set_xticks(range(-180, 181, 60))
-    axes.set_yticks(range(-180, 181, 60))
+    ramachandran_axes(axes, title="Ala₃ at 300 K, torsions only")
     axes.legend(frameon=False)
     save_figure(figure, options.output)
     print(f"{len(phi)} frames; picture in {options.output}")
