@@ -6,11 +6,25 @@ from their objects.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import TypeVar
 
 import numpy as np
+
+Node = TypeVar("Node", bound=Hashable)
+
+
+def steps_from(start: Node, neighbours: Callable[[Node], Iterable[Node]]) -> dict[Node, int]:
+    """Return the number of steps from `start` to everything that can be reached, nearest first."""
+    found, front = {start: 0}, [start]
+    for node in front:
+        for other in neighbours(node):
+            if other not in found:
+                found[other] = found[node] + 1
+                front.append(other)
+    return found
 
 
 @dataclass(frozen=True, eq=False)

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from scipy.spatial import cKDTree
 
-from peptidyn.core.atoms import Atoms
+from peptidyn.core.atoms import Atoms, steps_from
 from peptidyn.core.errors import StructureError
 from peptidyn.core.residues import ACYL_CAPS, AMINE_CAPS, HYDROGENS, WATER, has_backbone
 from peptidyn.io.composition import standard_residues
@@ -87,6 +87,26 @@ class _Perception:
 
     def note(self, kind: str, text: str, atoms: Iterable[int]) -> None:
         self.notes.append(Note(kind, text, tuple(int(a) for a in atoms)))
+
+    def note_pairs(self, kind: str, text: str, pairs: list[tuple[int, int]]) -> None:
+        """Note something about pairs of atoms, if there are any, and list them."""
+        if pairs:
+            listed = some([f"{self.atoms.label(i)} - {self.atoms.label(j)}" for i, j in pairs])
+            self.note(kind, f"{text}: {listed}", [a for pair in pairs for a in pair])
+
+    def note_residues(self, kind: str, text: str, residues: list[int]) -> None:
+        """Note something about residues, if there are any, and list them; ``{}`` becomes ``3 residues``."""
+        if residues:
+            listed = some([self.atoms.residue_label(r) for r in residues])
+            text = text.format(counted(len(residues), "residue"))
+            self.note(kind, f"{text}: {listed}", [a for r in residues for a in self.members[r]])
+
+    def note_gap(self, r: int, s: int, i: int, j: int) -> None:
+        """Note that the chain is broken between two residues, where two atoms should be bonded."""
+        where = f"{self.atoms.residue_label(r)} and {self.atoms.residue_label(s)}"
+        names = f"{self.atoms.name[i]} and {self.atoms.name[j]}"
+        distance = self.distance(i, j)
+        self.note("gap", f"the chain is broken between {where}: {names} are {distance:.3f} nm apart", (i, j))
 
     def distance(self, i: int, j: int) -> float:
         return float(np.linalg.norm(self.positions[i] - self.positions[j]))
@@ -188,22 +208,8 @@ def _drop_contacts(work: _Perception) -> None:
         else:
             continue
         work.remove(i, j)
-    if coordination:
-        work.note(
-            "coordination",
-            f"recorded contacts of metals and ions are not bonds here: {_pairs(work, coordination)}",
-            [a for pair in coordination for a in pair],
-        )
-    if contacts:
-        work.note(
-            "dropped-bond",
-            f"recorded bonds of water or between hydrogens were left out: {_pairs(work, contacts)}",
-            [a for pair in contacts for a in pair],
-        )
-
-
-def _pairs(work: _Perception, pairs: list[tuple[int, int]]) -> str:
-    return some([f"{work.atoms.label(i)} - {work.atoms.label(j)}" for i, j in pairs])
+    work.note_pairs("coordination", "recorded contacts of metals and ions are not bonds here", coordination)
+    work.note_pairs("dropped-bond", "recorded bonds of water or between hydrogens were left out", contacts)
 
 
 def _judge_chain_neighbours(work: _Perception) -> None:
@@ -215,30 +221,24 @@ def _judge_chain_neighbours(work: _Perception) -> None:
         s = r + 1
         if atoms.residue_chain[r] != atoms.residue_chain[s]:
             continue
-        if not (_may_give(work, r) and _may_take(work, s)):
+        if not (_in_chain(work, r, ACYL_CAPS) and _in_chain(work, s, AMINE_CAPS)):
             _judge_other_neighbours(work, r, s)
             continue
         carbon, nitrogen = atoms.residue_atoms[r].get("C"), atoms.residue_atoms[s].get("N")
-        where = f"{atoms.residue_label(r)} and {atoms.residue_label(s)}"
         if carbon is None or nitrogen is None:
             lacking.append(
                 f"{atoms.residue_label(r)}, atom C" if carbon is None else f"{atoms.residue_label(s)}, atom N"
             )
             at += work.members[s]
             continue
-        distance = work.distance(carbon, nitrogen)
-        bonded = (carbon, nitrogen) in work.bonds
-        if distance <= PEPTIDE_BOND_LIMIT:
+        if work.distance(carbon, nitrogen) <= PEPTIDE_BOND_LIMIT:
             work.add(carbon, nitrogen)
             continue
-        if bonded:
+        if (carbon, nitrogen) in work.bonds:
             work.remove(carbon, nitrogen)
-        if not _closes_ring(work, carbon, nitrogen):
-            work.note(
-                "gap",
-                f"the chain is broken between {where}: C and N are {distance:.3f} nm apart",
-                (carbon, nitrogen),
-            )
+        # Where both are bonded elsewhere, they are neighbours in the list, not in the molecule.
+        if not (work.linked(carbon) and work.linked(nitrogen)):
+            work.note_gap(r, s, carbon, nitrogen)
     if lacking:
         work.note(
             "gap",
@@ -247,25 +247,12 @@ def _judge_chain_neighbours(work: _Perception) -> None:
         )
 
 
-def _closes_ring(work: _Perception, carbon: int, nitrogen: int) -> bool:
-    """Both are bonded elsewhere: neighbours in the list, not in the molecule."""
-    return work.linked(carbon) and work.linked(nitrogen)
-
-
-def _may_give(work: _Perception, residue: int) -> bool:
-    """Whether the C of this residue can be bonded to the N of the next."""
+def _in_chain(work: _Perception, residue: int, caps: frozenset[str]) -> bool:
+    """Whether a residue is an amino acid, or one of the caps that may stand at this end; bonds are not known yet."""
     name = str(work.atoms.residue_name[residue])
-    return name in ACYL_CAPS or _is_amino_acid(work, residue)
-
-
-def _may_take(work: _Perception, residue: int) -> bool:
-    """Whether the N of this residue can be bonded to the C of the one before."""
-    name = str(work.atoms.residue_name[residue])
-    return name in AMINE_CAPS or _is_amino_acid(work, residue)
-
-
-def _is_amino_acid(work: _Perception, residue: int) -> bool:
-    template = standard_residues().get(str(work.atoms.residue_name[residue]))
+    if name in caps:
+        return True
+    template = standard_residues().get(name)
     if template is not None:
         return template.is_amino_acid
     return has_backbone(work.atoms.residue_atoms[residue])
@@ -276,19 +263,9 @@ def _judge_other_neighbours(work: _Perception, r: int, s: int) -> None:
     oxygen, phosphorus = work.atoms.residue_atoms[r].get("O3'"), work.atoms.residue_atoms[s].get("P")
     if oxygen is None or phosphorus is None or (oxygen, phosphorus) not in work.bonds:
         return
-    distance = work.distance(oxygen, phosphorus)
-    if distance > _longest(work, oxygen, phosphorus):
+    if work.distance(oxygen, phosphorus) > _STRETCH * float(work.radius[oxygen] + work.radius[phosphorus]):
         work.remove(oxygen, phosphorus)
-        where = f"{work.atoms.residue_label(r)} and {work.atoms.residue_label(s)}"
-        work.note(
-            "gap",
-            f"the chain is broken between {where}: O3' and P are {distance:.3f} nm apart",
-            (oxygen, phosphorus),
-        )
-
-
-def _longest(work: _Perception, i: int, j: int) -> float:
-    return _STRETCH * float(work.radius[i] + work.radius[j])
+        work.note_gap(r, s, oxygen, phosphorus)
 
 
 def _drop_stretched_links(work: _Perception) -> None:
@@ -299,7 +276,8 @@ def _drop_stretched_links(work: _Perception) -> None:
             work.remove(i, j)
             work.note(
                 "dropped-bond",
-                f"the recorded bond {_pairs(work, [(i, j)])} was left out: it would be {distance:.3f} nm long",
+                f"the recorded bond {work.atoms.label(i)} - {work.atoms.label(j)} was left out: it would be "
+                f"{distance:.3f} nm long",
                 (i, j),
             )
 
@@ -340,7 +318,7 @@ def _bond_unknown_residues(work: _Perception) -> None:
     """Give residues without a template the bonds that their distances show, unless records already join them."""
     inferred: list[int] = []
     for residue, members in enumerate(work.members):
-        if work.standard[residue] or len(members) < 2 or len(_pieces(work, members)) == 1:
+        if work.standard[residue] or len(members) < 2 or _is_whole(work, members):
             continue
         _bond_heavy_atoms(work, members, members)
         _bond_hydrogens(work, members)
@@ -352,31 +330,13 @@ def _bond_unknown_residues(work: _Perception) -> None:
                     "repair the coordinates or give CONECT records"
                 )
         inferred.append(residue)
-    if inferred:
-        named = some([work.atoms.residue_label(r) for r in inferred])
-        work.note(
-            "inferred-bonds",
-            f"bonds within {counted(len(inferred), 'residue')} without a template inferred from distances: {named}",
-            [a for r in inferred for a in work.members[r]],
-        )
+    work.note_residues("inferred-bonds", "bonds within {} without a template inferred from distances", inferred)
 
 
-def _pieces(work: _Perception, members: list[int]) -> list[list[int]]:
-    """The connected pieces of a residue, by bonds inside it."""
-    inside, seen, pieces = set(members), set(), []
-    for start in members:
-        if start in seen:
-            continue
-        piece, front = [], [start]
-        seen.add(start)
-        while front:
-            atom = front.pop()
-            piece.append(atom)
-            new = [b for b in work.near[atom] if b in inside and b not in seen]
-            seen.update(new)
-            front.extend(new)
-        pieces.append(piece)
-    return pieces
+def _is_whole(work: _Perception, members: list[int]) -> bool:
+    """Whether bonds inside the residue connect all of it."""
+    inside = set(members)
+    return len(steps_from(members[0], lambda atom: work.near[atom] & inside)) == len(members)
 
 
 def _bond_heavy_atoms(work: _Perception, loose: list[int], members: list[int]) -> list[int]:
@@ -445,31 +405,23 @@ def _bond_links(work: _Perception) -> None:
     contacts = []
     names = work.atoms.name
     close = cKDTree(work.positions[heavy]).query_pairs(0.26, output_type="ndarray")
-    near = np.linalg.norm(
-        work.positions[np.asarray(heavy)[close[:, 0]]] - work.positions[np.asarray(heavy)[close[:, 1]]], axis=1
-    )
+    near = np.linalg.norm(np.diff(work.positions[heavy][close], axis=1)[:, 0], axis=1)
     for (a, b), distance in sorted(zip(close.tolist(), near.tolist(), strict=True), key=lambda item: item[1]):
         i, j = sorted((heavy[a], heavy[b]))
         if work.residue[i] == work.residue[j] or (i, j) in work.bonds:
             continue
         if not 0.1 < distance <= float(work.radius[i] + work.radius[j]) + _LINK_SLACK:
             continue
-        ends = {str(names[i]), str(names[j])} == {"C", "N"} and not (work.linked(i) or work.linked(j))
+        peptide = {str(names[i]), str(names[j])} == {"C", "N"} and not (work.linked(i) or work.linked(j))
         unknown = not (work.standard[work.residue[i]] and work.standard[work.residue[j]])
-        if (ends or unknown) and work.has_room(i) and work.has_room(j):
+        if (peptide or unknown) and work.has_room(i) and work.has_room(j):
             work.add(i, j)
-            work.note(
-                "link", f"bond between residues by distance: {_pairs(work, [(i, j)])} ({distance:.3f} nm)", (i, j)
-            )
+            ends = f"{work.atoms.label(i)} - {work.atoms.label(j)}"
+            work.note("link", f"bond between residues by distance: {ends} ({distance:.3f} nm)", (i, j))
         else:
             contacts.append((i, j))
-    if contacts:
-        work.note(
-            "close-contact",
-            f"{counted(len(contacts), 'pair')} of atoms within bonding distance that no record bonds: "
-            f"{_pairs(work, contacts)}",
-            [a for pair in contacts for a in pair],
-        )
+    text = f"{counted(len(contacts), 'pair')} of atoms within bonding distance that no record bonds"
+    work.note_pairs("close-contact", text, contacts)
 
 
 def _note_oddities(work: _Perception) -> None:
@@ -480,19 +432,8 @@ def _note_oddities(work: _Perception) -> None:
     ]
     if stray:
         work.note("stray", f"{counted(len(stray), 'atom')} without any bond: {work.atoms.labels(stray)}", stray)
-    broken = [r for r, members in enumerate(work.members) if not work.standard[r] and len(_pieces(work, members)) > 1]
-    if broken:
-        named = some([work.atoms.residue_label(r) for r in broken])
-        work.note(
-            "pieces",
-            f"{counted(len(broken), 'residue')} in pieces that no bond connects: {named}",
-            [a for r in broken for a in work.members[r]],
-        )
+    broken = [r for r, members in enumerate(work.members) if not work.standard[r] and not _is_whole(work, members)]
+    work.note_residues("pieces", "{} in pieces that no bond connects", broken)
     stretched = _stretched(work)
-    if stretched:
-        work.note(
-            "long-bond",
-            f"{counted(len(stretched), 'bond')} far longer than bonds are (a molecule broken at a box wall?): "
-            f"{_pairs(work, stretched)}",
-            [a for pair in stretched for a in pair],
-        )
+    text = f"{counted(len(stretched), 'bond')} far longer than bonds are (a molecule broken at a box wall?)"
+    work.note_pairs("long-bond", text, stretched)

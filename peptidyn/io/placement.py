@@ -16,15 +16,14 @@ from scipy.optimize import least_squares
 from scipy.spatial import cKDTree
 from scipy.spatial.transform import Rotation
 
-from peptidyn.core.atoms import Atoms
+from peptidyn.core.atoms import Atoms, steps_from
 from peptidyn.core.points import place, rotated, unit
 from peptidyn.core.residues import HYDROGENS, is_hydrogen
-from peptidyn.io.residue_templates import inline_hydrogen, methylene_hydrogens, rotor_hydrogens
+from peptidyn.io.residue_templates import H_ANGLE, H_LENGTH, inline_hydrogen, methylene_hydrogens, rotor_hydrogens
 
 _PEPTIDE_BOND = 0.133
 _CARBONYL = {"O": 0.123, "OXT": 0.125, "CH3": 0.151}
 _WATER_OH, _WATER_ANGLE = 0.09572, radians(104.52)
-_HYDROXYL = {"O": (0.096, radians(108.5)), "S": (0.1336, radians(96.0))}
 _NEIGHBOURHOOD = 0.4
 
 
@@ -44,23 +43,11 @@ class Shape:
 
     def distances(self, start: str) -> dict[str, int]:
         """Number of bonds from `start` to every atom."""
-        found, front = {start: 0}, [start]
-        for name in front:
-            for other in self.neighbours[name]:
-                if other not in found:
-                    found[other] = found[name] + 1
-                    front.append(other)
-        return found
+        return steps_from(start, self.neighbours.__getitem__)
 
     def turns_freely(self, a: str, b: str) -> bool:
         """Whether the bond a-b is in no ring."""
-        seen, front = {a}, [a]
-        for name in front:
-            for other in self.neighbours[name]:
-                if {name, other} != {a, b} and other not in seen:
-                    seen.add(other)
-                    front.append(other)
-        return b not in seen
+        return b not in steps_from(a, lambda n: [other for other in self.neighbours[n] if {n, other} != {a, b}])
 
 
 class Surroundings:
@@ -247,7 +234,7 @@ def place_hydrogens(atoms: Atoms, positions: np.ndarray, added: Iterable[int]) -
     for parent in sorted({atoms.neighbours[h][0] for h in loose}):
         hydrogens = [b for b in atoms.neighbours[parent] if b in loose]
         fixed = [b for b in atoms.neighbours[parent] if b not in loose]
-        if len(fixed) == 1 and len(hydrogens) == 1 and atoms.element[parent] in _HYDROXYL:
+        if len(fixed) == 1 and len(hydrogens) == 1 and atoms.element[parent] in ("O", "S"):
             candidates = _hydroxyl_candidates(atoms, new, parent, fixed[0])
             skip = {parent, fixed[0]}
             new[hydrogens[0]] = max(
@@ -264,10 +251,10 @@ def _hydroxyl_candidates(atoms: Atoms, positions: np.ndarray, parent: int, neigh
     before = _another(atoms, neighbour, parent)
     if before is None:
         return [positions[b] for b in atoms.neighbours[parent] if atoms.element[b] in HYDROGENS]
-    length, angle = _HYDROXYL[str(atoms.element[parent])]
+    element = str(atoms.element[parent])
     turns = (180.0, 0.0) if _is_planar(atoms, neighbour) else (180.0, 60.0, -60.0)
     spokes = (positions[before], positions[neighbour], positions[parent])
-    return [place(*spokes, length, angle, radians(turn)) for turn in turns]
+    return [place(*spokes, H_LENGTH[element], H_ANGLE[element], radians(turn)) for turn in turns]
 
 
 def _room(
@@ -316,13 +303,10 @@ def _is_planar(atoms: Atoms, atom: int) -> bool:
 def _nearer_backbone_first(atoms: Atoms, parent: int, fixed: list[int]) -> list[int]:
     """Order two neighbours as the names of a CH2's hydrogens want it: along the side chain from CA; for CA, N first."""
     start = atoms.residue_atoms[int(atoms.residue[parent])].get("CA", parent)
-    distance, front = {start: 0}, [start]
-    for atom in front:
-        for other in atoms.neighbours[atom]:
-            # N is passed by: proline's ring is counted from CB on.
-            if other not in distance and other != parent and atoms.name[other] not in ("N", "C"):
-                distance[other] = distance[atom] + 1
-                front.append(other)
+    # N is passed by: proline's ring is counted from CB on.
+    distance = steps_from(
+        start, lambda atom: [b for b in atoms.neighbours[atom] if b != parent and atoms.name[b] not in ("N", "C")]
+    )
     return sorted(fixed, key=lambda b: (distance.get(b, 99), atoms.name[b] != "N"))
 
 

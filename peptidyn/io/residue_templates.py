@@ -23,6 +23,7 @@ from typing import Any
 
 import numpy as np
 
+from peptidyn.core.atoms import steps_from
 from peptidyn.core.points import bond_angle, cross, dihedral, place, rotated, unit
 from peptidyn.core.residues import CHI, THREE_LETTER
 from peptidyn.core.units import ANGSTROM
@@ -44,8 +45,8 @@ PROLINE_PHI = radians(-65.0)
 # The proline ring is closed through CG; these hold in trans prolyl peptides and are not in Biopython's tables.
 _PRO_N_CD, _PRO_CA_N_CD, _PRO_N_CD_CG = 0.1473, radians(112.0), radians(103.2)
 
-_H_LENGTH = {"C": 0.109, "N": 0.101, "O": 0.096, "S": 0.1336}
-_H_ANGLE = {"C": radians(109.5), "N": radians(109.5), "O": radians(108.5), "S": radians(96.0)}
+H_LENGTH = {"C": 0.109, "N": 0.101, "O": 0.096, "S": 0.1336}
+H_ANGLE = {"C": radians(109.5), "N": radians(109.5), "O": radians(108.5), "S": radians(96.0)}
 _H_C_H_HALF = radians(54.0)
 _BOND_LIMIT = 0.195  # nm: the longest bond is C-S, 0.181; the nearest second neighbours are 0.21 apart
 
@@ -113,16 +114,8 @@ class ResidueTemplate:
 
     def _beyond(self, j: int, k: int) -> list[int]:
         """Return the rows that turn when the bond j-k is turned: those reached from k without j."""
-        reached, frontier = {j, k}, [k]
-        while frontier:
-            row = frontier.pop()
-            for pair in self.bonds:
-                if row in pair:
-                    other = pair[0] if pair[1] == row else pair[1]
-                    if other not in reached:
-                        reached.add(other)
-                        frontier.append(other)
-        return sorted(reached - {j, k})
+        reached = steps_from(k, lambda row: [sum(pair) - row for pair in self.bonds if row in pair and j not in pair])
+        return sorted(reached.keys() - {k})
 
     def proline_conformers(self, phi: float) -> np.ndarray:
         """Return the two puckers of a proline ring closed at `phi` (rad): (2, n, 3), CG-endo first.
@@ -155,13 +148,8 @@ class ResidueTemplate:
             xyz = self.xyz.copy()
             xyz[row["CD"]], xyz[row["CG"]] = cd, cg_at(turn)
             for parent, first, second in (("CB", "CA", "CG"), ("CG", "CB", "CD"), ("CD", "CG", "N")):
-                hydrogens = [f"H{parent[1:]}{k}" for k in (2, 3)]
-                for name, at in zip(
-                    hydrogens,
-                    methylene_hydrogens("C", *(xyz[row[a]] for a in (parent, first, second))),
-                    strict=True,
-                ):
-                    xyz[row[name]] = at
+                rows = [row[f"H{parent[1:]}{k}"] for k in (2, 3)]
+                xyz[rows] = methylene_hydrogens("C", *(xyz[row[a]] for a in (parent, first, second)))
             conformers.append(xyz)
         return np.array(conformers)
 
@@ -176,7 +164,7 @@ def methylene_hydrogens(
     """
     u, v = unit(before - parent), unit(after - parent)
     bisector, normal = unit(-(u + v)), unit(cross(v, u))
-    length = _H_LENGTH[element]
+    length = H_LENGTH[element]
     up, out = length * sin(_H_C_H_HALF) * normal, length * cos(_H_C_H_HALF) * bisector
     return parent + out + up, parent + out - up
 
@@ -185,15 +173,15 @@ def rotor_hydrogens(
     count: int, element: str, before: np.ndarray, heavy: np.ndarray, parent: np.ndarray, planar: bool = False
 ) -> list[np.ndarray]:
     """Return `count` hydrogens of an atom with one heavy neighbour, staggered against `before`, or in its plane."""
-    angle = radians(120.0) if planar else _H_ANGLE[element]
+    angle = radians(120.0) if planar else H_ANGLE[element]
     turns = (0.0, 180.0) if planar else (180.0, 60.0, -60.0)
-    return [place(before, heavy, parent, _H_LENGTH[element], angle, radians(t)) for t in turns[:count]]
+    return [place(before, heavy, parent, H_LENGTH[element], angle, radians(t)) for t in turns[:count]]
 
 
 def inline_hydrogen(element: str, parent: np.ndarray, neighbours: list[np.ndarray]) -> np.ndarray:
     """Return the one hydrogen of an atom with two (planar) or three (tetrahedral) heavy neighbours."""
     away = -sum(unit(x - parent) for x in neighbours)
-    return parent + _H_LENGTH[element] * unit(np.asarray(away))
+    return parent + H_LENGTH[element] * unit(np.asarray(away))
 
 
 @lru_cache(maxsize=1)
