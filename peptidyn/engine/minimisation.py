@@ -104,13 +104,7 @@ def minimise(
         jac=True,
         method="L-BFGS-B",
         callback=report,
-        options={
-            "gtol": tolerance,
-            "ftol": 1e-14,
-            "maxcor": 20,
-            "maxiter": max_iterations or 1_000_000,
-            "maxfun": 10_000_000,
-        },
+        options=dict(gtol=tolerance, ftol=1e-14, maxcor=20, maxiter=max_iterations or 1_000_000, maxfun=10_000_000),
     )
     state = chart.state(found.x)
     mover.set_state(state)

@@ -107,20 +107,11 @@ def _selenium_to_sulfur(structure: Structure) -> Structure:
 
     atoms = structure.atoms
     residues = np.flatnonzero(atoms.residue_name == "MSE").tolist()
-    if not residues:
-        return structure
     selenium = [a for r in residues for a in atoms.residue_atoms[r].values() if atoms.element[a] == "Se"]
-    topology = copy_topology(
-        structure.topology,
-        bonds_of(structure.topology),
-        residue_names=dict.fromkeys(residues, "MET"),
-        atom_kinds=dict.fromkeys(selenium, ("SD", element.sulfur)),
-    )
+    kinds = dict.fromkeys(selenium, ("SD", element.sulfur))
     named = some([atoms.residue_label(r) for r in residues])
-    note = Note("renamed", f"MSE was made MET, its sulfur where the selenium was: {named}", tuple(selenium))
-    return Structure.from_openmm(
-        topology, None, structure.positions, name=structure.name, notes=(*structure.notes, note)
-    )
+    text = f"MSE was made MET, its sulfur where the selenium was: {named}"
+    return _renamed(structure, dict.fromkeys(residues, "MET"), kinds, text)
 
 
 def _deuterium_to_hydrogen(structure: Structure) -> Structure:
@@ -128,19 +119,19 @@ def _deuterium_to_hydrogen(structure: Structure) -> Structure:
     from openmm.app import element
 
     atoms = structure.atoms
-    heavy_hydrogens = np.flatnonzero(atoms.element == "D").tolist()
-    if not heavy_hydrogens:
+    found = np.flatnonzero(atoms.element == "D").tolist()
+    kinds = {a: (f"H{str(atoms.name[a]).removeprefix('D')}", element.hydrogen) for a in found}
+    return _renamed(structure, {}, kinds, f"{counted(len(kinds), 'deuterium atom')} made hydrogen")
+
+
+def _renamed(structure: Structure, residues: dict[int, str], kinds: dict[int, Any], text: str) -> Structure:
+    """Return the structure with other residue names, atom names and elements, and a note; itself if there are none."""
+    if not residues and not kinds:
         return structure
-    names = {a: f"H{str(atoms.name[a]).removeprefix('D')}" for a in heavy_hydrogens}
-    topology = copy_topology(
-        structure.topology,
-        bonds_of(structure.topology),
-        atom_kinds={a: (name, element.hydrogen) for a, name in names.items()},
-    )
-    note = Note("renamed", f"{counted(len(names), 'deuterium atom')} made hydrogen", tuple(heavy_hydrogens))
-    return Structure.from_openmm(
-        topology, None, structure.positions, name=structure.name, notes=(*structure.notes, note)
-    )
+    bonds = bonds_of(structure.topology)
+    topology = copy_topology(structure.topology, bonds, residue_names=residues, atom_kinds=kinds)
+    notes = (*structure.notes, Note("renamed", text, tuple(kinds)))
+    return Structure.from_openmm(topology, None, structure.positions, name=structure.name, notes=notes)
 
 
 def _segment_starts(structure: Structure) -> set[int]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from peptidyn.core.points import place
-from peptidyn.io.notes import Note
+from peptidyn.io.notes import Note, some
 from peptidyn.io.peptide_backbone import fit_prolines, trace
 from peptidyn.io.peptide_request import PeptideRequest, read_request
 from peptidyn.io.residue_templates import (
@@ -70,32 +70,16 @@ def build_peptide(
         Chain A, residues numbered from 1 (an ACE cap counts), centred on the origin. The notes say what was done
         about prolines, and which atoms overlap if the torsions asked for leave them no room.
 
-    Raises
-    ------
-    ArgumentError
-        Empty sequence, unknown residue, wrong number of angles, angle that is not a finite number, proline
-        phi at which its ring cannot close.
-
     Notes
     -----
     Angles given one per residue are kept exactly. One value for the whole chain is kept exactly too, except
     around proline: its phi is then -65 degrees, where the ring is relaxed; and since a proline ring does not fit into
     a straight alpha helix, psi angles before it are changed so that the helix bends
     (`peptidyn.io.peptide_backbone.fit_prolines`). A phi given for one proline must lie within -85 and -35 degrees.
-
     The cost is linear in the length of the chain: a second or two for 500 residues.
     """
     request = read_request(sequence, phi, psi, omega, chi, caps)
-    # A cap is traced as a glycine, of which ACE keeps CA, C and O, and NME keeps N and CA.
-    n_cap, c_cap = request.caps
-    chain = ["G"] * n_cap + list(request.letters) + ["G"] * c_cap
-    asked = np.full((3, len(chain)), pi)
-    asked[:, n_cap : len(chain) - c_cap] = request.phi, request.psi, request.omega
-    asked[2, :n_cap] = request.cap_omega
-    angles = asked.copy()
-    if request.uniform_helix:
-        angles[1] = fit_prolines(chain, *asked)
-
+    chain, asked, angles = _chain_angles(request)
     built = _place_atoms(chain, angles, request)
     topology = built.topology()
     bonds = np.array([(a.index, b.index) for a, b in topology.bonds()])
@@ -108,6 +92,22 @@ def build_peptide(
     if name is None:
         name = request.letters if len(request.letters) <= 24 else f"{request.letters[:21]}..."
     return Structure.from_openmm(topology, None, positions, name=name, notes=tuple(notes))
+
+
+def _chain_angles(request: PeptideRequest) -> tuple[list[str], np.ndarray, np.ndarray]:
+    """Return the letters of the chain, and phi, psi and omega (3, n) as asked for and as they will be, rad.
+
+    A cap is traced as a glycine, of which ACE keeps CA, C and O, and NME keeps N and CA.
+    """
+    n_cap, c_cap = request.caps
+    chain = ["G"] * n_cap + list(request.letters) + ["G"] * c_cap
+    asked = np.full((3, len(chain)), pi)
+    asked[:, n_cap : len(chain) - c_cap] = request.phi, request.psi, request.omega
+    asked[2, :n_cap] = request.cap_omega
+    angles = asked.copy()
+    if request.uniform_helix:
+        angles[1] = fit_prolines(chain, *asked)
+    return chain, asked, angles
 
 
 # ------------------------------------------------------------------ atoms
@@ -151,6 +151,9 @@ class _Build:
 
     def label(self, residue: int) -> str:
         return f"chain A, residue {self.residues[residue]} {residue + 1}"
+
+    def labels(self, residues: list[int]) -> str:
+        return some([self.label(r) for r in residues])
 
     def topology(self) -> Topology:
         from openmm.app import Element, Topology
@@ -248,7 +251,7 @@ def _proline_notes(built: _Build, chain_phi: float | None, asked: np.ndarray, ps
             Note(
                 "proline",
                 f"phi is {np.rad2deg(PROLINE_PHI):g} degrees instead of {np.rad2deg(chain_phi):g} at "
-                f"{_some(built, prolines)}: the ring of proline is relaxed there; give phi for each residue to set it",
+                f"{built.labels(prolines)}: the ring of proline is relaxed there; give phi for each residue to set it",
                 _alpha_carbons(built, prolines),
             )
         )
@@ -258,7 +261,7 @@ def _proline_notes(built: _Build, chain_phi: float | None, asked: np.ndarray, ps
         notes.append(
             Note(
                 "proline",
-                f"psi is {values} degrees instead of {np.rad2deg(asked[bent[0]]):g} at {_some(built, bent)}: a "
+                f"psi is {values} degrees instead of {np.rad2deg(asked[bent[0]]):g} at {built.labels(bent)}: a "
                 "straight alpha helix has no room for the ring of proline; give psi for each residue to keep it",
                 _alpha_carbons(built, bent),
             )
@@ -280,11 +283,6 @@ def _overlap_notes(built: _Build, positions: np.ndarray, pairs: np.ndarray) -> l
             tuple(np.unique(pairs).tolist()),
         )
     ]
-
-
-def _some(built: _Build, residues: list[int], most: int = 5) -> str:
-    text = "; ".join(built.label(i) for i in residues[:most])
-    return text if len(residues) <= most else f"{text}; and {len(residues) - most} more"
 
 
 def _alpha_carbons(built: _Build, residues: list[int]) -> tuple[int, ...]:

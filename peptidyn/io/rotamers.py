@@ -198,17 +198,14 @@ def pack(
 
     Parameters
     ----------
-    positions : (n_atoms, 3)
-        nm; the atoms of side chains may hold anything.
-    elements : (n_atoms,) str
+    positions, elements : (n_atoms, 3), nm, and (n_atoms,) str
+        Side chains may be anywhere.
     near : Pairs
         Those that do not repel each other, see `within_three_bonds`.
     rows : list of (m,) int
         The atoms that the rotamers of each residue place.
-    choices : list of (k, m, 3)
-        Where each rotamer would place them, nm.
-    costs : list of (k,)
-        What each rotamer costs by itself.
+    choices, costs : list of (k, m, 3), nm, and of (k,)
+        Where each rotamer would place them, and what it costs by itself.
 
     Returns
     -------
@@ -216,73 +213,84 @@ def pack(
         `positions` with every side chain in its rotamer.
     """
     xyz = positions.copy()
-    radii = np.array([VDW_RADII[e] for e in elements])
-    free = []
-    for r, atoms in enumerate(rows):
-        if len(choices[r]) > 1:
-            free.append(r)
-        elif len(atoms):
-            xyz[atoms] = choices[r][0]
-    if not free:
+    contact = _CONTACT * np.array([VDW_RADII[e] for e in elements])
+    several = [r for r in range(len(rows)) if len(choices[r]) > 1]
+    for r in set(range(len(rows))).difference(several):
+        xyz[rows[r]] = choices[r][0]
+    if not several:
         return xyz
     from scipy.spatial import cKDTree
-    from scipy.spatial.distance import cdist
 
-    standing = np.setdiff1d(np.arange(len(xyz)), np.concatenate([rows[r] for r in free]))
+    standing = np.setdiff1d(np.arange(len(xyz)), np.concatenate([rows[r] for r in several]))
     tree = cKDTree(xyz[standing])
-
-    def repulsion(places: np.ndarray, atoms: np.ndarray, others: np.ndarray, exempt: np.ndarray | None) -> np.ndarray:
-        k, m = places.shape[:2]
-        contact = _CONTACT * (radii[atoms][:, None] + radii[others])
-        if exempt is not None:
-            contact[exempt] = 0.0
-        ratio = cdist(places.reshape(-1, 3), xyz[others], "sqeuclidean").reshape(k, m, len(others))
-        np.divide(contact**2, ratio, out=ratio)
-        cubed = ratio * ratio * ratio
-        return np.einsum("kij,kij->k", cubed, cubed)
-
-    centre, reach, places, alone = {}, {}, {}, {}
-    for r in free:
-        centre[r] = choices[r].reshape(-1, 3).mean(axis=0)
-        reach[r] = np.linalg.norm(choices[r] - centre[r], axis=-1).max()
-        backbone = standing[tree.query_ball_point(centre[r], reach[r] + _REACH)]
-        exempt = near.hold(rows[r][:, None], backbone)
-        cost = costs[r] + repulsion(choices[r], rows[r], backbone, exempt)
+    free = []
+    for r in several:
+        centre = choices[r].reshape(-1, 3).mean(axis=0)
+        reach = np.linalg.norm(choices[r] - centre, axis=-1).max()
+        backbone = standing[tree.query_ball_point(centre, reach + _REACH)]
+        limit = contact[rows[r]][:, None] + contact[backbone]
+        limit[near.hold(rows[r][:, None], backbone)] = 0.0
+        cost = costs[r] + _repulsion(choices[r], xyz[backbone], limit)
         hopeful = cost <= cost.min() + _HOPELESS
-        places[r], alone[r] = choices[r][hopeful], cost[hopeful]
-    beside = _neighbours(free, centre, reach)
-
-    chosen: dict[int, int] = {}
-    waiting = list(free)
-    for _ in range(_SWEEPS):
-        changed = set()
-        for r in waiting:
-            total = alone[r]
-            placed = [rows[other] for other in beside[r] if other in chosen]
-            if placed:
-                others = np.concatenate(placed)
-                others = others[np.linalg.norm(xyz[others] - centre[r], axis=1) < reach[r] + _REACH]
-                # side chains of two residues are never within three bonds of each other
-                total = total + repulsion(places[r], rows[r], others, None)
-            best = int(np.argmin(total))
-            if chosen.get(r) != best:
-                chosen[r] = best
-                xyz[rows[r]] = places[r][best]
-                changed.add(r)
-        waiting = [r for r in free if changed.intersection(beside[r])]
-        if not waiting:
-            break
+        free.append(_Free(rows[r], choices[r][hopeful], cost[hopeful], centre, reach))
+    _settle(free, xyz, contact)
     return xyz
 
 
-def _neighbours(free: list[int], centre: dict[int, np.ndarray], reach: dict[int, float]) -> dict[int, list[int]]:
-    """Return for every residue those whose side chains can touch its own."""
+@dataclass(frozen=True)
+class _Free:
+    """A side chain that has a choice: its atoms, their places (k, m, 3) and costs (k,), and a ball around them all."""
+
+    rows: np.ndarray
+    places: np.ndarray
+    cost: np.ndarray
+    centre: np.ndarray
+    reach: float
+
+
+def _settle(free: list[_Free], xyz: np.ndarray, contact: np.ndarray) -> None:
+    """Put the side chains into their rotamers, in place, one after the other until nothing changes."""
+    beside = _neighbours(free)
+    chosen: dict[int, int] = {}
+    waiting = list(range(len(free)))
+    for _ in range(_SWEEPS):
+        changed = set()
+        for k in waiting:
+            this, total = free[k], free[k].cost
+            placed = [free[other].rows for other in beside[k] if other in chosen]
+            if placed:
+                others = np.concatenate(placed)
+                others = others[np.linalg.norm(xyz[others] - this.centre, axis=1) < this.reach + _REACH]
+                # side chains of two residues are never within three bonds of each other
+                total = total + _repulsion(this.places, xyz[others], contact[this.rows][:, None] + contact[others])
+            best = int(np.argmin(total))
+            if chosen.get(k) != best:
+                chosen[k] = best
+                xyz[this.rows] = this.places[best]
+                changed.add(k)
+        waiting = [k for k in range(len(free)) if changed.intersection(beside[k])]
+        if not waiting:
+            break
+
+
+def _repulsion(places: np.ndarray, others: np.ndarray, limit: np.ndarray) -> np.ndarray:
+    """Return what each rotamer (k, m, 3) costs among the atoms at `others` (n, 3), with contact distances (m, n)."""
+    from scipy.spatial.distance import cdist
+
+    ratio = cdist(places.reshape(-1, 3), others, "sqeuclidean").reshape(*places.shape[:2], len(others))
+    np.divide(limit**2, ratio, out=ratio)
+    cubed = ratio * ratio * ratio
+    return np.einsum("kij,kij->k", cubed, cubed)
+
+
+def _neighbours(free: list[_Free]) -> list[list[int]]:
+    """Return for every side chain the others that it can touch."""
     from scipy.spatial import cKDTree
 
-    tree = cKDTree([centre[r] for r in free])
-    radius = np.array([reach[r] for r in free]) + max(reach.values()) + _REACH
-    around = tree.query_ball_point(tree.data, radius)
-    return {r: sorted(free[k] for k in near if free[k] != r) for r, near in zip(free, around, strict=True)}
+    tree = cKDTree([f.centre for f in free])
+    reach = np.array([f.reach for f in free])
+    around = tree.query_ball_point(tree.data, reach + reach.max() + _REACH)
+    return [sorted(k for k in near if k != own) for own, near in enumerate(around)]
 
 
 def overlaps(

@@ -87,9 +87,7 @@ def copy_topology(
     join_chains: Sequence[int] | None = None,
     extra_atoms: Mapping[int, Sequence[tuple[str, Any]]] | None = None,
 ) -> Topology:
-    """Copy a topology, with other bonds and whatever else is given.
-
-    OpenMM's Topology can gain bonds but not lose them, so every change of bonds is a copy.
+    """Copy a topology, with other bonds and whatever else is given: OpenMM's cannot lose bonds.
 
     Parameters
     ----------
@@ -100,49 +98,41 @@ def copy_topology(
         All atoms if None. Residues and chains left without atoms vanish.
     chain_ids, residue_ids : one per chain; one (id, insertion code) per residue
         Names to use instead of the topology's.
-    residue_names : residue index -> name
-    atom_kinds : atom index -> (name, openmm Element)
-    break_before : residue indices
-        A new chain, with the same name, starts at each of them.
-    join_chains : one number per chain
-        Neighbouring chains with the same number become one.
+    residue_names, atom_kinds : residue index -> name; atom index -> (name, openmm Element)
+    break_before, join_chains : residue indices; one number per chain
+        Where a new chain of the same name starts; neighbouring chains with the same number become one.
     extra_atoms : residue index -> [(name, openmm Element)]
         Atoms to add at the end of residues, without bonds.
     """
-    from openmm.app import Topology as OpenMMTopology
-
-    kept = None if keep is None else set(keep)
-    copy = OpenMMTopology()
+    kept = set(range(topology.getNumAtoms()) if keep is None else keep)
+    copy = type(topology)()
     copy.setPeriodicBoxVectors(topology.getPeriodicBoxVectors())
     made: dict[int, Any] = {}
     new_chain, last_group = None, None
     for chain in topology.chains():
-        group = None if join_chains is None else join_chains[chain.index]
-        if group is None or group != last_group:
-            new_chain = None
+        group = chain.index if join_chains is None else join_chains[chain.index]
+        new_chain = new_chain if group == last_group else None
         last_group = group
         for residue in chain.residues():
-            atoms = [a for a in residue.atoms() if kept is None or a.index in kept]
-            if residue.index in break_before:
-                new_chain = None
+            atoms = [a for a in residue.atoms() if a.index in kept]
+            new_chain = None if residue.index in break_before else new_chain
             if not atoms:
                 continue
             if new_chain is None:
                 new_chain = copy.addChain(chain.id if chain_ids is None else chain_ids[chain.index])
-            number, code = (residue.id, residue.insertionCode) if residue_ids is None else residue_ids[residue.index]
+            number = (residue.id, residue.insertionCode) if residue_ids is None else residue_ids[residue.index]
             name = (residue_names or {}).get(residue.index, residue.name)
-            new_residue = copy.addResidue(name, new_chain, number, code)
+            new_residue = copy.addResidue(name, new_chain, *number)
             for atom in atoms:
-                atom_name, element = (atom_kinds or {}).get(atom.index, (atom.name, atom.element))
+                kind = (atom_kinds or {}).get(atom.index, (atom.name, atom.element))
                 # Formal charges are younger than the oldest OpenMM supported here.
                 charge = {"formalCharge": atom.formalCharge} if hasattr(atom, "formalCharge") else {}
-                made[atom.index] = copy.addAtom(atom_name, element, new_residue, atom.id, **charge)
-            for atom_name, element in (extra_atoms or {}).get(residue.index, ()):
-                copy.addAtom(atom_name, element, new_residue)
+                made[atom.index] = copy.addAtom(*kind, new_residue, atom.id, **charge)
+            for kind in (extra_atoms or {}).get(residue.index, ()):
+                copy.addAtom(*kind, new_residue)
     for i, j in sorted(bonds):
         if i in made and j in made:
-            kind, order = bonds[i, j]
-            copy.addBond(made[i], made[j], kind, order)
+            copy.addBond(made[i], made[j], *bonds[i, j])
     return copy
 
 

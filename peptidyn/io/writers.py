@@ -101,37 +101,36 @@ def _labels(structure: Structure) -> tuple[list[str], list[str]]:
 def _atom_sites(structure: Structure) -> dict[str, str | list[str]]:
     atoms = structure.atoms
     label_chain, label_number = _labels(structure)
-    columns: dict[str, list[str]] = {}
     residues = list(structure.topology.residues())
-
-    def put(name: str, values: list[str]) -> None:
-        columns[f"_atom_site.{name}"] = values
-
     residue = atoms.residue.tolist()
     chain = [int(atoms.residue_chain[r]) for r in residue]
     names = atoms.name.tolist()
     residue_names = [str(atoms.residue_name[r]) for r in residue]
     standard = {name for name, t in standard_residues().items() if t.is_amino_acid or t.is_nucleotide}
-    put("group_PDB", ["ATOM" if name in standard else "HETATM" for name in residue_names])
-    put("id", [str(i + 1) for i in range(atoms.n_atoms)])
-    put("type_symbol", [e or "?" for e in atoms.element.tolist()])
-    put("label_atom_id", names)
-    put("label_alt_id", ["."] * atoms.n_atoms)
-    put("label_comp_id", residue_names)
-    put("label_asym_id", [label_chain[c] for c in chain])
-    put("label_entity_id", ["?"] * atoms.n_atoms)
-    put("label_seq_id", [label_number[r] for r in residue])
-    put("pdbx_PDB_ins_code", [residues[r].insertionCode.strip() or "?" for r in residue])
-    for axis, letter in enumerate("xyz"):
-        put(f"Cartn_{letter}", [f"{value:.12f}" for value in (structure.positions[:, axis] / ANGSTROM).tolist()])
-    put("occupancy", ["1.00"] * atoms.n_atoms)
-    put("B_iso_or_equiv", ["0.00"] * atoms.n_atoms)
-    put("auth_seq_id", [str(residues[r].id).strip() or "." for r in residue])
-    put("auth_comp_id", residue_names)
-    put("auth_asym_id", [str(atoms.chain_id[c]).strip() or "." for c in chain])
-    put("auth_atom_id", names)
-    put("pdbx_PDB_model_num", ["1"] * atoms.n_atoms)
-    return dict(columns)
+    columns = {
+        "group_PDB": ["ATOM" if name in standard else "HETATM" for name in residue_names],
+        "id": [str(i + 1) for i in range(atoms.n_atoms)],
+        "type_symbol": [e or "?" for e in atoms.element.tolist()],
+        "label_atom_id": names,
+        "label_alt_id": ["."] * atoms.n_atoms,
+        "label_comp_id": residue_names,
+        "label_asym_id": [label_chain[c] for c in chain],
+        "label_entity_id": ["?"] * atoms.n_atoms,
+        "label_seq_id": [label_number[r] for r in residue],
+        "pdbx_PDB_ins_code": [residues[r].insertionCode.strip() or "?" for r in residue],
+        **{
+            f"Cartn_{letter}": [f"{value:.12f}" for value in (column / ANGSTROM).tolist()]
+            for letter, column in zip("xyz", structure.positions.T, strict=True)
+        },
+        "occupancy": ["1.00"] * atoms.n_atoms,
+        "B_iso_or_equiv": ["0.00"] * atoms.n_atoms,
+        "auth_seq_id": [str(residues[r].id).strip() or "." for r in residue],
+        "auth_comp_id": residue_names,
+        "auth_asym_id": [str(atoms.chain_id[c]).strip() or "." for c in chain],
+        "auth_atom_id": names,
+        "pdbx_PDB_model_num": ["1"] * atoms.n_atoms,
+    }
+    return {f"_atom_site.{name}": values for name, values in columns.items()}
 
 
 def _connections(structure: Structure) -> dict[str, str | list[str]]:
