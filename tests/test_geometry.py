@@ -1,4 +1,4 @@
-"""Rigid superposition against singular values: general, planar, linear and mirrored bodies, near and far starts."""
+"""Rigid superposition against singular values, for bodies of all shapes and starts; angles between points."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from scipy.spatial.transform import Rotation
 
+from peptidyn.core import geometry, points
 from peptidyn.core.geometry import best_rotation, improve_rotation
 
 
@@ -57,3 +58,25 @@ def test_newton_finds_the_same_rotation_or_says_no(kind):
 def test_newton_does_not_answer_where_the_rotation_is_not_unique():
     for covariance in (np.diag([1.0, 0.0, 0.0]), np.zeros((3, 3))):
         assert not improve_rotation(covariance, np.eye(3))
+
+
+def test_plain_and_compiled_angles_are_one():
+    p = np.random.default_rng(3).normal(size=(4, 3, 50))
+    for plain, compiled, n in ((points.dihedral, geometry.dihedral, 4), (points.bond_angle, geometry.bond_angle, 3)):
+        many = plain(*p[:n])
+        one_by_one = [plain(*(x[:, k] for x in p[:n])) for k in range(50)]
+        jitted = [compiled(*(np.ascontiguousarray(x[:, k]) for x in p[:n])) for k in range(50)]
+        assert np.abs(many - one_by_one).max() < 1e-15
+        assert np.abs(many - jitted).max() < 1e-14
+
+
+def test_placing_a_point_gives_its_angles_and_turning_adds_to_the_dihedral():
+    a, b, c, axis = np.random.default_rng(4).normal(size=(4, 3))
+    d = points.place(a, b, c, 0.3, 1.9, -2.5)
+    assert np.linalg.norm(d - c) == pytest.approx(0.3, abs=1e-15)
+    assert points.bond_angle(b, c, d) == pytest.approx(1.9, abs=1e-14)
+    assert points.dihedral(a, b, c, d) == pytest.approx(-2.5, abs=1e-14)
+    turned = c + points.rotated(d - c, points.unit(c - b), 0.4)
+    assert points.dihedral(a, b, c, turned) == pytest.approx(-2.1, abs=1e-14)
+    both = points.rotated(np.stack([a, b]), points.unit(axis), 0.7)
+    assert np.abs(both[1] - points.rotated(b, points.unit(axis), 0.7)).max() < 1e-15

@@ -1,11 +1,9 @@
-"""Names of residues: one list of waters, one table of variants; angles between points, plain and compiled."""
+"""Names of residues: one list of waters, one table of variants."""
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 
-from peptidyn.core import geometry, points
 from peptidyn.core.residues import WATERS, is_water, parent_name, protonation_variant, standard_name
 from peptidyn.io.readers import load_structure
 
@@ -69,25 +67,3 @@ def test_variants(name, standard, state):
 
 def test_variants_have_the_torsions_of_their_amino_acid():
     assert [parent_name(n) for n in ("HISD", "ARN", "TYM", "CYS2", "MSE")] == ["HIS", "ARG", "TYR", "CYS", "MSE"]
-
-
-def test_plain_and_compiled_angles_are_one():
-    p = np.random.default_rng(3).normal(size=(4, 3, 50))
-    for plain, compiled, n in ((points.dihedral, geometry.dihedral, 4), (points.bond_angle, geometry.bond_angle, 3)):
-        many = plain(*p[:n])
-        one_by_one = [plain(*(x[:, k] for x in p[:n])) for k in range(50)]
-        jitted = [compiled(*(np.ascontiguousarray(x[:, k]) for x in p[:n])) for k in range(50)]
-        assert np.abs(many - one_by_one).max() < 1e-15
-        assert np.abs(many - jitted).max() < 1e-14
-
-
-def test_placing_a_point_gives_its_angles_and_turning_adds_to_the_dihedral():
-    a, b, c, axis = np.random.default_rng(4).normal(size=(4, 3))
-    d = points.place(a, b, c, 0.3, 1.9, -2.5)
-    assert np.linalg.norm(d - c) == pytest.approx(0.3, abs=1e-15)
-    assert points.bond_angle(b, c, d) == pytest.approx(1.9, abs=1e-14)
-    assert points.dihedral(a, b, c, d) == pytest.approx(-2.5, abs=1e-14)
-    turned = c + points.rotated(d - c, points.unit(c - b), 0.4)
-    assert points.dihedral(a, b, c, turned) == pytest.approx(-2.1, abs=1e-14)
-    both = points.rotated(np.stack([a, b]), points.unit(axis), 0.7)
-    assert np.abs(both[1] - points.rotated(b, points.unit(axis), 0.7)).max() < 1e-15

@@ -180,7 +180,7 @@ class _Chart:
 
 
 def _turned(vector: np.ndarray, quaternion: np.ndarray) -> np.ndarray:
-    """Turn quaternions (n, 4) by rotation vectors (n, 3), world axes."""
+    """Turn quaternions (n, 4) by rotation vectors (n, 3), world axes; scipy's Rotation costs 0.2 s of start-up."""
     angle = np.linalg.norm(vector, axis=1, keepdims=True)
     w0 = np.cos(0.5 * angle)
     u0 = 0.5 * np.sinc(0.5 * angle / np.pi) * vector

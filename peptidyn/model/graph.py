@@ -9,7 +9,8 @@ from numba import njit
 def components(n_nodes: int, edges: np.ndarray) -> np.ndarray:
     """Return for every node the index of its connected component.
 
-    Components are numbered by their lowest node, so the numbering is stable.
+    Components are numbered by their lowest node, so the numbering is stable. By hand, because scipy.sparse takes longer
+    to import than a tree takes to build.
 
     Parameters
     ----------
@@ -43,7 +44,7 @@ def _join(edges, label):
 def bridges(n_nodes: int, edges: np.ndarray) -> np.ndarray:
     """Return a mask of the edges that are on no cycle (Tarjan's bridges), in O(n).
 
-    An edge that is listed twice closes a cycle with itself and is no bridge.
+    An edge that is listed twice closes a cycle with itself and is no bridge. By hand, because scipy has no bridges.
 
     Parameters
     ----------
