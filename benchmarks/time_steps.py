@@ -28,8 +28,8 @@ from peptidyn.core.statistics import statistical_inefficiency
 from peptidyn.core.units import BOLTZMANN
 from peptidyn.engine.simulation import TorsionSimulation
 from peptidyn.engine.torsion_integrators import TorsionGHMCIntegrator, TorsionVerletIntegrator
+from peptidyn.runs.model import RunModel, make_model
 from peptidyn.runs.preparation import prepare_structure
-from peptidyn.runs.run import RunModel, make_model
 from peptidyn.runs.settings import parse_time, resolve_settings
 
 TEMPERATURE = 300.0

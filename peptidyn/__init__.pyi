@@ -21,7 +21,9 @@ from .model.build import build_tree as build_tree
 from .model.state import State as State
 from .model.trajectory_states import open_trajectory as open_trajectory
 from .model.tree import TreeModel as TreeModel
+from .runs.exchange import exchange as exchange
 from .runs.many_runs import run_ensemble as run_ensemble
+from .runs.run import run as run
 from .runs.study import Study as Study
 from .sampling.exchange import ReplicaExchange as ReplicaExchange
 from .sampling.exchange import geometric_temperatures as geometric_temperatures

@@ -173,8 +173,8 @@ def test_names_are_escaped(finished, tmp_path):
     summary = json.loads((folder / "summary.json").read_text())
     (folder / "summary.json").write_text(json.dumps({**summary, "notes": [EVIL], "openmm": EVIL, "platform": "<b>"}))
     # a residue name of three letters that is HTML, and one that opens a formula in a picture
-    pdb = (folder / "topology.pdb").read_text()
-    (folder / "topology.pdb").write_text(re.sub(r"ACE", "<i>", pdb))
+    atoms = (folder / "topology.cif").read_text()
+    (folder / "topology.cif").write_text(atoms.replace("ACE", "<i>"))
     text = write_report(folder).read_text()
     page = Page(text)
     assert not [a for t, a in page.tags if t == "img" and not a["src"].startswith("data:image/png")]

@@ -161,8 +161,8 @@ def test_html_in_names_is_not_run(browser, tmp_path):
     lines = (folder / "run.toml").read_text().splitlines()
     names = [f"file = {evil!r}".replace("'", "'''") if line.startswith("file") else line for line in lines]
     (folder / "run.toml").write_text("\n".join(names) + "\n")
-    pdb = (folder / "topology.pdb").read_text()
-    (folder / "topology.pdb").write_text(pdb.replace("ACE", "<i>"))
+    atoms = (folder / "topology.cif").read_text()
+    (folder / "topology.cif").write_text(atoms.replace("ACE", "<i>"))
     browser.get(write_report(folder).resolve().as_uri())
     click(browser, "tab-view")
     wait_for(browser, "window.peptidynView !== undefined")

@@ -23,7 +23,7 @@ from peptidyn.engine.checkpoints import read
 from peptidyn.engine.simulation import TorsionSimulation
 from peptidyn.engine.trajectory_frames import keep_frames
 from peptidyn.io.readers import load_structure
-from peptidyn.runs import run as runs
+from peptidyn.runs.preparation import prepare_structure
 from peptidyn.runs.settings import RunSettings, parse_time, resolve_settings
 
 ALA1 = DATA / "ala1.pdb"
@@ -69,8 +69,8 @@ def whole_run(tmp_path_factory):
 def test_files_of_a_run(whole_run):
     found = {path.name for path in whole_run.iterdir()}
     assert found == {
-        "topology.pdb", "run.toml", "trajectory.dcd", "log.csv", "torsions.npz", "checkpoint.npz", "summary.json",
-        "energy.png", "drift.png", "ramachandran.png",
+        "topology.cif", "topology.pdb", "run.toml", "trajectory.dcd", "log.csv", "torsions.npz", "checkpoint.npz",
+        "summary.json", "energy.png", "drift.png", "ramachandran.png",
     }  # fmt: skip
     summary = json.loads((whole_run / "summary.json").read_text())
     assert summary["complete"] and summary["steps"] == 60 and summary["frames"] == 12
@@ -140,19 +140,19 @@ def test_pictures_need_a_run(tmp_path):
 def test_missing_hydrogens_are_added(tmp_path):
     structure = load_structure(DATA / "ala3.pdb")
     structure.subset("not element H").write(tmp_path / "bare.pdb")
-    prepared = runs.prepare_structure(RunSettings(file=str(tmp_path / "bare.pdb")))
+    prepared = prepare_structure(RunSettings(file=str(tmp_path / "bare.pdb")))
     assert prepared.n_atoms == structure.n_atoms and not prepared.missing_hydrogens
 
 
 def test_implicit_solvent_leaves_waters_out():
     with pytest.raises(ArgumentError, match="water only"):
-        runs.prepare_structure(RunSettings(file=str(OPENMM_DATA / "tip3p.pdb")))
+        prepare_structure(RunSettings(file=str(OPENMM_DATA / "tip3p.pdb")))
     shared = load_structure(OPENMM_DATA / "test.pdb")
     waters = int(np.isin(shared.atoms.residue_name, ["HOH"]).sum())
-    prepared = runs.prepare_structure(RunSettings(file=str(OPENMM_DATA / "test.pdb")))
+    prepared = prepare_structure(RunSettings(file=str(OPENMM_DATA / "test.pdb")))
     assert waters > 0 and prepared.n_residues == shared.n_residues - waters
     assert any(f"{waters} waters left out" in note.text for note in prepared.notes_of("water"))
-    vacuum = runs.prepare_structure(RunSettings(file=str(OPENMM_DATA / "tip3p.pdb"), solvent="vacuum"))
+    vacuum = prepare_structure(RunSettings(file=str(OPENMM_DATA / "tip3p.pdb"), solvent="vacuum"))
     assert vacuum.n_residues > 1
 
 
@@ -240,7 +240,7 @@ def test_resume_refusals(capsys, tmp_path, whole_run):
     folder = tmp_path / "x"
     shutil.copytree(whole_run, folder)
     for arguments, phrase in (
-        (("--resume",), "-o with the folder"),
+        (("--resume",), "needs -o, the folder of the run"),
         (("--resume", "-o", tmp_path / "nowhere"), "no run to resume"),
         (("--resume", "--overwrite", "-o", folder), "give one of them"),
         (("--resume", "--timestep", "4", "-o", folder), "timestep was 8.0"),
@@ -332,7 +332,7 @@ def test_kill_in_the_middle_and_resume(capsys, tmp_path):
 def test_a_run_killed_while_preparing_starts_again(capsys, tmp_path, whole_run):
     folder = tmp_path / "x"
     folder.mkdir()
-    for name in ("run.toml", "topology.pdb"):
+    for name in ("run.toml", "topology.cif"):
         shutil.copy(whole_run / name, folder)
     assert run(capsys, "--resume", "-o", folder)[0] == 0
     assert_same_run(folder, whole_run)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from itertools import pairwise
 from pathlib import Path
@@ -11,10 +10,9 @@ from typing import Any
 import numpy as np
 
 from peptidyn.analysis.plots import BARS, DARK, LIGHT, LINE, MARK, add_legend, new_figure, save_figure
-from peptidyn.core.errors import ArgumentError
 from peptidyn.core.statistics import statistical_inefficiency
+from peptidyn.runs.run_folder import RunFolder
 from peptidyn.sampling.mbar import TemperatureMBAR, energies_by_level
-from peptidyn.sampling.storage import ENERGIES, ExchangeFolder
 
 
 def plot_exchange(folder: str | os.PathLike[str]) -> list[Path]:
@@ -30,17 +28,12 @@ def plot_exchange(folder: str | os.PathLike[str]) -> list[Path]:
     list of Path
         The pictures; empty if the run has fewer than two iterations.
     """
-    place = Path(folder)
-    try:
-        summary = json.loads((place / "summary.json").read_text(encoding="utf-8"))
-    except FileNotFoundError as error:
-        raise ArgumentError(f"{place} holds no summary.json to draw from") from error
-    T = np.array(summary["temperatures_K"])
-    files = ExchangeFolder(place, len(T))
-    walk = files.read_walk()
+    run = RunFolder(folder)
+    walk, rows = run.read_exchange()
     if len(walk) < 2:
         return []
-    rows = np.concatenate([np.load(files.replica(r) / ENERGIES) for r in range(len(T))])
+    summary = run.summary
+    T = np.array(summary["temperatures_K"])
     energies = energies_by_level(rows, len(T))
     mbar = TemperatureMBAR(energies, T)
     figures = {
@@ -50,8 +43,8 @@ def plot_exchange(folder: str | os.PathLike[str]) -> list[Path]:
         "energies": _energies_figure(energies, mbar, T),
     }
     for name, figure in figures.items():
-        save_figure(figure, place / f"{name}.png")
-    return [place / f"{name}.png" for name in figures]
+        save_figure(figure, run.path / f"{name}.png")
+    return [run.path / f"{name}.png" for name in figures]
 
 
 def _walk_figure(walk: np.ndarray, T: np.ndarray, trips: list[int]) -> Any:

@@ -24,8 +24,7 @@ from peptidyn.analysis.plots import (
     ramachandran_axes,
     save_figure,
 )
-from peptidyn.core.errors import ArgumentError
-from peptidyn.runs.settings import read_toml
+from peptidyn.runs.run_folder import RunFolder
 
 Table = dict[str, np.ndarray]
 """Energies and coordinates per frame; see `peptidyn.engine.torsion_reporter.read_torsions`."""
@@ -40,29 +39,24 @@ def plot_run(folder: str | os.PathLike[str]) -> list[Path]:
     Parameters
     ----------
     folder : str or path
-        With the torsions.npz and run.toml that `peptidyn run` left there.
+        Of a run that has ended.
 
     Returns
     -------
     list of Path
         The pictures; empty if the run reported fewer than two frames.
     """
-    place = Path(folder)
-    try:
-        with np.load(place / "torsions.npz", allow_pickle=False) as file:
-            table = {name: file[name] for name in file.files}
-    except FileNotFoundError as error:
-        raise ArgumentError(f"{place} holds no torsions.npz to draw from") from error
-    if len(table["step"]) < 2:
+    run = RunFolder(folder)
+    table = run.table
+    if run.n_frames < 2:
         return []
-    settings = read_toml(place / "run.toml")
-    conserved = settings.get("ensemble") == "nve"
+    conserved = run.settings.ensemble == "nve"
     figures = {
-        "energy": energy_figure(table, None if conserved else settings.get("temperature")),
+        "energy": energy_figure(table, None if conserved else run.settings.temperature),
         "drift": drift_figure(table, conserved),
         "ramachandran": ramachandran_figure(table),
     }
-    pictures = {place / f"{name}.png": figure for name, figure in figures.items() if figure is not None}
+    pictures = {run.path / f"{name}.png": figure for name, figure in figures.items() if figure is not None}
     for path, figure in pictures.items():
         save_figure(figure, path)
     return list(pictures)

@@ -16,6 +16,7 @@ from importlib.metadata import version
 
 from peptidyn._version import __version__
 from peptidyn.cli import build, completion, exchange, fixman, inspect, report, run
+from peptidyn.cli.options import name_flags
 from peptidyn.cli.terminal import paint
 from peptidyn.core.errors import PeptidynError
 
@@ -49,7 +50,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except PeptidynError as error:
         if options.verbose:
             traceback.print_exception(error)
-        print(f"{paint('peptidyn:', 'error', sys.stderr)} {error}", file=sys.stderr)
+        print(f"{paint('peptidyn:', 'error', sys.stderr)} {name_flags(str(error), options)}", file=sys.stderr)
         return 2
     except BrokenPipeError:
         # the reader (head, less) has gone: nothing more to say, and Python must not try again at exit

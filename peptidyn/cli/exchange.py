@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import sys
 
 from peptidyn.cli.options import examples
-from peptidyn.core.errors import ArgumentError, MissingDependencyError
+from peptidyn.cli.simulations import end_run, run_arguments, speaker
+from peptidyn.core.errors import ArgumentError
 
 
 def add_command(commands: argparse._SubParsersAction) -> None:
@@ -63,49 +63,26 @@ def add_command(commands: argparse._SubParsersAction) -> None:
     p.set_defaults(run=exchange_command)
 
 
-_SETTINGS = (
-    "file", "replicas", "tmin", "tmax", "iterations", "interval", "exact", "warm_up", "timestep", "friction", "preset",
-    "soft", "rigid", "select", "hydrogen_mass", "solvent", "forcefield", "pH", "platform", "threads", "seed", "relax",
-)  # fmt: skip
-
-
 def exchange_command(options: argparse.Namespace) -> int:
     """Run the command; return the exit status."""
     from peptidyn.analysis.exchange_plots import plot_exchange
-    from peptidyn.runs.exchange import run_exchange
+    from peptidyn.runs.exchange import exchange
+    from peptidyn.runs.settings import ExchangeSettings
     from peptidyn.sampling.backends import connect
-
-    def say(text: str) -> None:
-        if not options.quiet:
-            print(text, flush=True)
 
     if options.scheduler and options.workers:
         raise ArgumentError("the scheduler has its own workers; give --scheduler or --workers")
+    say = speaker(options)
     client = connect(options.scheduler) if options.scheduler else None
+    backend = client or ("processes" if (options.workers or 1) > 1 else "serial")
     try:
-        result = run_exchange(
-            {name: value for name in _SETTINGS if (value := getattr(options, name)) is not None},
-            folder=options.output,
-            resume=options.resume,
-            overwrite=options.overwrite,
-            backend=client or ("processes" if (options.workers or 1) > 1 else "serial"),
-            workers=options.workers,
-            progress=not options.quiet,
-            say=say,
-        )
+        given = run_arguments(options, ExchangeSettings)
+        result = exchange(backend=backend, workers=options.workers, say=say, **given)
     finally:
         if client is not None:
             client.close()
-    done = f"{result.summary['iterations']} iterations in {result.folder}"
-    if result.interrupted:
-        print(f"peptidyn: interrupted after {done}; continue with --resume -o {result.folder}", file=sys.stderr)
-        return 130
-    try:
-        plot_exchange(result.folder)
-    except MissingDependencyError as error:
-        say(f"note: no pictures were drawn: {error}")
-    rates = [f"{rate:.2f}" for rate in result.summary["exchange_acceptance"] if rate is not None]
-    trips = sum(result.summary["round_trips"])
-    say(f"exchanges accepted, from the lowest pair up: {' '.join(rates)}; {trips} round trips")
-    say(f"done: {done}")
-    return 0
+    if not result.interrupted:
+        rates = [f"{rate:.2f}" for rate in result.summary["exchange_acceptance"] if rate is not None]
+        trips = sum(result.summary["round_trips"])
+        say(f"exchanges accepted, from the lowest pair up: {' '.join(rates)}; {trips} round trips")
+    return end_run(result, f"{result.summary['iterations']} iterations", plot_exchange, say)

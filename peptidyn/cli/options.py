@@ -1,8 +1,9 @@
-"""What several commands share: examples in --help, options of the tree, and the check of files to write."""
+"""What several commands share: examples in --help, options of the tree, files to write, flags in messages."""
 
 from __future__ import annotations
 
 import argparse
+import re
 from pathlib import Path
 from typing import Any
 
@@ -31,3 +32,26 @@ def check_output(path: str, overwrite: bool) -> None:
         raise ArgumentError(f"{file} exists; choose another name, or give --overwrite to replace it")
     if not file.parent.is_dir():
         raise ArgumentError(f"the folder {file.parent} does not exist; create it first")
+
+
+def name_flags(message: str, options: argparse.Namespace) -> str:
+    """Return a message of the library with the flags of the command in place of arguments.
+
+    ``resume=True`` becomes ``--resume``, ``select='protein'`` becomes ``--select protein`` and ``folder=`` becomes
+    ``-o``, as far as the command has such a flag.
+    """
+
+    quotes = "\"'"
+
+    def flag(match: re.Match[str]) -> str:
+        name, value = match["name"], match["value"]
+        if name == "folder" and hasattr(options, "output"):
+            return "-o"
+        if not hasattr(options, name):
+            return match[0]
+        flag = f"--{name.replace('_', '-')}"
+        if value in ("", "True"):
+            return flag
+        return f"{flag} {value if ' ' in value else value.strip(quotes)}"
+
+    return re.sub(r"""\b(?P<name>[A-Za-z_]+)=(?P<value>"[^"]*"|'[^']*'|[\w.]*)""", flag, message)

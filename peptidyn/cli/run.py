@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import argparse
-import sys
 
 from peptidyn.cli.options import examples
-from peptidyn.core.errors import MissingDependencyError
+from peptidyn.cli.simulations import end_run, run_arguments, speaker
 
 
 def add_command(commands: argparse._SubParsersAction) -> None:
@@ -90,38 +89,12 @@ def add_command(commands: argparse._SubParsersAction) -> None:
     p.set_defaults(run=run_command)
 
 
-_RUN_SETTINGS = (
-    "file", "time", "steps", "timestep", "temperature", "friction", "ensemble", "fixman", "preset", "soft", "rigid",
-    "select", "hydrogen_mass", "solvent", "padding", "ions", "cutoff", "forcefield", "keep_rigid_terms", "pH",
-    "platform", "threads", "seed", "report", "trajectory", "equilibrate", "relax",
-)  # fmt: skip
-
-
 def run_command(options: argparse.Namespace) -> int:
     """Run the command; return the exit status."""
     from peptidyn.analysis.run_plots import plot_run
     from peptidyn.runs.run import run
+    from peptidyn.runs.settings import RunSettings
 
-    def say(text: str) -> None:
-        if not options.quiet:
-            print(text, flush=True)
-
-    result = run(
-        {name: value for name in _RUN_SETTINGS if (value := getattr(options, name)) is not None},
-        config=options.config,
-        folder=options.output,
-        resume=options.resume,
-        overwrite=options.overwrite,
-        progress=not options.quiet,
-        say=say,
-    )
-    done = f"{result.summary['time_ps']:g} ps, {result.summary['frames']} frames in {result.folder}"
-    if result.interrupted:
-        print(f"peptidyn: interrupted after {done}; continue with --resume -o {result.folder}", file=sys.stderr)
-        return 130
-    try:
-        plot_run(result.folder)
-    except MissingDependencyError as error:
-        say(f"note: no pictures were drawn: {error}")
-    say(f"done: {done}")
-    return 0
+    say = speaker(options)
+    result = run(config=options.config, say=say, **run_arguments(options, RunSettings))
+    return end_run(result, f"{result.summary['time_ps']:g} ps, {result.summary['frames']} frames", plot_run, say)

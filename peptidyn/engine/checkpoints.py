@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 import zipfile
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -55,7 +56,6 @@ def save(
     """
     state, momentum = integrator.motion()
     about = {
-        "format": FORMAT,
         "fingerprint": integrator.tree.fingerprint,
         "settings": integrator.settings,
         "counters": integrator.counters,
@@ -72,7 +72,7 @@ def save(
         "box": np.array(context.getState().getPeriodicBoxVectors(asNumpy=True)._value),
         "geometry": np.empty((0, 3)) if geometry is None else geometry,
     }
-    write_npz(path, {"about": np.array(json.dumps(about)), **arrays})
+    write(path, about, arrays)
 
 
 def load(path: str | os.PathLike[str], context: Any, integrator: Any) -> Loaded:
@@ -113,14 +113,19 @@ def load(path: str | os.PathLike[str], context: Any, integrator: Any) -> Loaded:
     return Loaded(geometry, about["extra"])
 
 
-def read(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    """Return the description and the arrays of a checkpoint; CheckpointError if it is none."""
+def write(path: str | os.PathLike[str], about: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
+    """Write a description, of values that JSON holds, and arrays; the file appears only when it is complete."""
+    write_npz(path, {"about": np.array(json.dumps({"format": FORMAT, **about})), **arrays})
+
+
+def read(path: str | os.PathLike[str], names: Sequence[str] = _ARRAYS) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """Return the description and the named arrays of a checkpoint; CheckpointError if it is none."""
     try:
         with np.load(path, allow_pickle=False) as file:
             about = json.loads(str(file["about"]))
-            arrays = {name: file[name] for name in _ARRAYS}
+            arrays = {name: file[name] for name in names}
     except FileNotFoundError as error:
-        raise CheckpointError(f"there is no checkpoint {path}") from error
+        raise CheckpointError(f"there is no checkpoint {path}, and so no run to resume") from error
     except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
         raise CheckpointError(f"{path} is not a checkpoint of peptidyn, or is damaged") from error
     if about.get("format") != FORMAT:

@@ -185,7 +185,7 @@ def read_torsions(path: str | os.PathLike[str], tree: Any) -> dict[str, np.ndarr
     path : str or path
         The npz file; if rows lie beside it, which only a reporter that was not closed leaves, they are read.
     tree : TreeModel
-        The one of the simulation.
+        The one of the simulation; rows are read by it.
 
     Returns
     -------

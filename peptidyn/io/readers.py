@@ -29,7 +29,7 @@ from peptidyn.io.topology import atoms_from_topology, bonds_of, copy_topology, m
 
 
 def load_structure(
-    path: str | os.PathLike[str], *, model: int = 0, add_hydrogens: bool = False, pH: float = 7.0
+    path: str | os.PathLike[str], *, model: int = 0, add_hydrogens: bool | None = False, pH: float = 7.0
 ) -> Structure:
     """Read a structure file.
 
@@ -39,10 +39,10 @@ def load_structure(
         ``.pdb``, ``.ent``, ``.cif`` or ``.mmcif``, plain or with ``.gz``.
     model : int
         Which model of the file, counted from 0.
-    add_hydrogens : bool
+    add_hydrogens : bool or None
         Complete the structure: missing hydrogens and missing heavy atoms of existing residues are added, MSE becomes
         MET, and chain ends, also those at a gap, become charged ends. Atoms that are there do not move, and
-        missing residues are not built. Without it, what is missing is only noted.
+        missing residues are not built. None does so only if something is missing; without it, that is only noted.
     pH : float
         For the protonation of added hydrogens.
 
@@ -70,7 +70,7 @@ def load_structure(
     raw = _read(text, is_mmcif, model, path.name)
     structure = _settle(raw, path.name)
     variants = {r: v for r, name in enumerate(raw.file_names) if (v := protonation_variant(name)) is not None}
-    if add_hydrogens:
+    if add_hydrogens or (add_hydrogens is None and structure.missing):
         from peptidyn.io.completion import complete
 
         structure = complete(structure, pH=pH, variants=variants)

@@ -19,7 +19,8 @@ import numpy as np
 
 from peptidyn.core.errors import ArgumentError
 from peptidyn.core.files import write_text
-from peptidyn.runs.run import CHECKPOINT, run
+from peptidyn.runs.run import run
+from peptidyn.runs.run_folder import RunFolder
 from peptidyn.runs.settings import RunSettings, resolve_settings
 from peptidyn.sampling.backends import make_backend
 
@@ -124,11 +125,9 @@ def _given(settings: Mapping[str, Any] | RunSettings | None) -> dict[str, Any]:
 
 def _run_one(_: Any, index: int, given: dict[str, Any], folder: str) -> dict[str, Any]:
     """Run, or continue, one simulation; return its summary."""
-    resume = (Path(folder) / CHECKPOINT).exists()
-    result = run(
-        {} if resume else given, folder=folder, resume=resume, overwrite=not resume, progress=False, say=_quiet
-    )
-    return result.summary
+    resume = RunFolder(folder).checkpoint.exists()
+    given = {} if resume else given
+    return run(folder=folder, resume=resume, overwrite=not resume, progress=False, say=_quiet, **given).summary
 
 
 def _quiet(text: str) -> None:

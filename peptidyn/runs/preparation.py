@@ -23,7 +23,7 @@ from peptidyn.io.notes import Note, counted
 from peptidyn.io.peptides import build_peptide
 from peptidyn.io.readers import load_structure
 from peptidyn.io.structure import Structure
-from peptidyn.runs.settings import RunSettings
+from peptidyn.runs.settings import ModelSettings
 
 PADDING = 1.0
 """Default layer of water around a molecule, nm."""
@@ -35,14 +35,12 @@ _GRAMS_PER_CM3 = 1.66053907e-3
 """Of one Da/nm^3."""
 
 
-def prepare_structure(settings: RunSettings) -> Structure:
+def prepare_structure(settings: ModelSettings) -> Structure:
     """Return the structure to simulate: read or built, completed, and in its solvent."""
     if settings.file is None:
         structure = build_peptide("A" * 10)
     else:
-        structure = load_structure(settings.file)
-        if structure.missing:
-            structure = load_structure(settings.file, add_hydrogens=True, pH=settings.pH)
+        structure = load_structure(settings.file, add_hydrogens=None, pH=settings.pH)
         if settings.select is not None:
             structure = structure.subset(settings.select)
     if settings.solvent in IMPLICIT:
@@ -62,7 +60,7 @@ def _count_residues(structure: Structure, mask: np.ndarray) -> int:
     return len(np.unique(structure.atoms.residue[mask]))
 
 
-def _without_waters(structure: Structure, settings: RunSettings) -> Structure:
+def _without_waters(structure: Structure, settings: ModelSettings) -> Structure:
     water = find_waters(structure)
     if water.all():
         raise ArgumentError(f"{settings.file} holds water only; implicit solvent leaves nothing to simulate")
@@ -76,7 +74,7 @@ def _without_waters(structure: Structure, settings: RunSettings) -> Structure:
 # ---------------------------------------------------------------------------- explicit solvent
 
 
-def _in_water(structure: Structure, settings: RunSettings) -> Structure:
+def _in_water(structure: Structure, settings: ModelSettings) -> Structure:
     """Return the structure in a box of water: its own if it has one, else a new one."""
     water = find_waters(structure)
     density = _density(structure)
@@ -95,7 +93,7 @@ def _density(structure: Structure) -> float:
     return _GRAMS_PER_CM3 * float(structure.masses.sum()) / abs(np.linalg.det(plain_array(box)))
 
 
-def add_water(structure: Structure, settings: RunSettings) -> Structure:
+def add_water(structure: Structure, settings: ModelSettings) -> Structure:
     """Return the structure in the middle of a new cubic box of water, neutralised, with salt if asked for.
 
     The side of the box is the diameter of the structure plus twice the padding. Waters of the file stay.

@@ -1,21 +1,23 @@
-"""Settings of `peptidyn run`: defaults, run.toml and the command line, resolved into one flat table."""
+"""Settings of runs and of replica exchange: defaults, a TOML file and what is given, resolved into one flat table."""
 
 from __future__ import annotations
 
 import difflib
-import json
 import os
 import re
 import secrets
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar, Self, TypeVar
+
+import tomli_w
 
 from peptidyn.core.errors import ArgumentError
 from peptidyn.engine.systems import CUTOFF, SOLVENTS, WATER_MODELS
 from peptidyn.model.chemistry import BENDS, parse_soft
+from peptidyn.sampling.exchange import geometric_temperatures
 
 PRESETS = {"torsions": "phi psi chi", "angles": "phi psi chi omega angles"}
 """Soft coordinates by name: the default model, and the one recommended for populations."""
@@ -29,9 +31,17 @@ ENSEMBLES = ("langevin", "nve", "ghmc")
 _PICOSECONDS = {"fs": 1e-3, "ps": 1.0, "ns": 1e3, "us": 1e6}
 
 
+def parse_time(name: str, text: str) -> float:
+    """Return a time like ``10ps`` in ps."""
+    match = re.fullmatch(r"\s*([0-9]*\.?[0-9]+(?:[eE][+-]?[0-9]+)?)\s*(fs|ps|ns|us)\s*", text)
+    if match is None:
+        raise ArgumentError(f"{name} is {text!r}, expected a time with its unit, e.g. 500fs, 100ps or 1.5ns")
+    return float(match[1]) * _PICOSECONDS[match[2]]
+
+
 @dataclass(frozen=True)
-class RunSettings:
-    """Everything that decides what a run does. Times are text with a unit: ``250fs``, ``10ps``, ``1.5ns``.
+class ModelSettings:
+    """What is simulated, with which forces, steps and random numbers: the settings that all runs share.
 
     Attributes
     ----------
@@ -41,17 +51,10 @@ class RunSettings:
         MDTraj selection of the atoms to simulate.
     pH : float
         For hydrogens that are added.
-    time, steps : str or None, int or None
-        Length of the run; one of them.
     timestep : float or None
         fs; None means 8, or 4 when bond angles or the rotors of OH, SH and NH are soft, or in explicit water.
-    temperature : float
-        K.
     friction : float
         1/ps.
-    ensemble : {"langevin", "nve", "ghmc"}
-    fixman : bool or None
-        Whether U_F is part of the energy; None means yes, except for nve.
     preset, soft : str, str or None
         Soft coordinates, by preset or as words.
     rigid : tuple of str
@@ -66,29 +69,26 @@ class RunSettings:
         Explicit solvent: salt beside the ions that neutralise the box, mol/l.
     cutoff : float
         Explicit solvent: of the direct-space part of PME, nm.
-    keep_rigid_terms : bool
-        Compute angle and torsion terms inside rigid units, although they are constant.
     platform, threads : str or None, int or None
     seed : int or None
     relax : bool
         Relax bonds and angles in Cartesian coordinates first.
-    equilibrate : str
-        Time of equilibration.
-    report : str
-        Time between frames, or a number of steps.
-    trajectory : {"dcd", "xtc"}
     """
+
+    stored_as: ClassVar[str]
+    """Name of the file in the folder of a run that holds its settings."""
+
+    changeable: ClassVar[frozenset[str]]
+    """Settings that may change when a run is resumed."""
+
+    either: ClassVar[tuple[tuple[str, str], ...]] = (("soft", "preset"),)
+    """Pairs of settings of which one is given."""
 
     file: str | None = None
     select: str | None = None
     pH: float = 7.0
-    time: str | None = None
-    steps: int | None = None
     timestep: float | None = None
-    temperature: float = 300.0
     friction: float = 1.0
-    ensemble: str = "langevin"
-    fixman: bool | None = None
     preset: str = "torsions"
     soft: str | None = None
     rigid: tuple[str, ...] = ()
@@ -98,39 +98,121 @@ class RunSettings:
     padding: float | None = None
     ions: float = 0.0
     cutoff: float = CUTOFF
-    keep_rigid_terms: bool = False
     platform: str | None = None
     threads: int | None = None
     seed: int | None = None
     relax: bool = True
-    equilibrate: str = "2ps"
-    report: str = "1ps"
-    trajectory: str = "dcd"
 
     def __post_init__(self) -> None:
-        for name in ("timestep", "temperature", "cutoff", "padding", "hydrogen_mass"):
-            value = getattr(self, name)
-            if value is not None and not 0 < value < float("inf"):
-                raise ArgumentError(f"{name} is {value:g}, expected a positive number")
+        for name in ("timestep", "cutoff", "padding", "hydrogen_mass"):
+            self._check_positive(name)
         for name in ("friction", "ions"):
             value = getattr(self, name)
             if not 0 <= value < float("inf"):
                 raise ArgumentError(f"{name} is {value:g}, expected a number that is not negative")
-        _check_choice("ensemble", self.ensemble, ENSEMBLES)
-        _check_choice("preset", self.preset, tuple(PRESETS))
-        _check_choice("solvent", self.solvent, SOLVENTS)
-        _check_choice("trajectory", self.trajectory, TRAJECTORIES)
+        self._check_choice("preset", tuple(PRESETS))
+        self._check_choice("solvent", SOLVENTS)
+        self._check_least("threads", 1)
         if self.solvent not in WATER_MODELS and (self.padding is not None or self.ions):
             raise ArgumentError(
                 f"padding and ions belong to a box of water and the solvent is {self.solvent}; give one of "
                 f"{', '.join(WATER_MODELS)}"
             )
+
+    def _check_positive(self, name: str) -> None:
+        value = getattr(self, name)
+        if value is not None and not 0 < value < float("inf"):
+            raise ArgumentError(f"{name} is {value:g}, expected a positive number")
+
+    def _check_least(self, name: str, least: int) -> None:
+        value = getattr(self, name)
+        if value is not None and value < least:
+            raise ArgumentError(f"{name} is {value}, expected {least} or more")
+
+    def _check_choice(self, name: str, choices: tuple[str, ...]) -> None:
+        value = getattr(self, name)
+        if value not in choices:
+            raise ArgumentError(f"{name} is {value!r}, expected one of {', '.join(choices)}")
+
+    @property
+    def name(self) -> str:
+        """What a run is called: its structure file without folder and endings."""
+        return "ala10" if self.file is None else Path(Path(self.file).name.removesuffix(".gz")).stem
+
+    @property
+    def soft_words(self) -> str:
+        """What is soft."""
+        return self.soft if self.soft is not None else PRESETS[self.preset]
+
+    @property
+    def timestep_ps(self) -> float:
+        """The time step in ps, given or by default."""
+        if self.timestep is not None:
+            return 1e-3 * self.timestep
+        quick = parse_soft(self.soft_words) & {*BENDS, "polar"}
+        return 0.004 if quick or self.solvent in WATER_MODELS else 0.008
+
+    def filled_in(self) -> Self:
+        """Return the settings with the time step filled in and a seed drawn, so that every run can be repeated."""
+        seed = secrets.randbelow(2**31) if self.seed is None else self.seed
+        timestep = 1e3 * self.timestep_ps if self.timestep is None else self.timestep
+        return replace(self, seed=seed, timestep=timestep)
+
+    def to_toml(self) -> str:
+        """Return the settings as a TOML table; what is not set is left out."""
+        values = {name: value for name, value in asdict(self).items() if value is not None}
+        if self.soft is not None:
+            del values["preset"]
+        return tomli_w.dumps(values)
+
+
+S = TypeVar("S", bound=ModelSettings)
+
+
+@dataclass(frozen=True)
+class RunSettings(ModelSettings):
+    """Everything that decides what a run does. Times are text with a unit: ``250fs``, ``10ps``, ``1.5ns``.
+
+    Attributes
+    ----------
+    time, steps : str or None, int or None
+        Length of the run; one of them.
+    temperature : float
+        K.
+    ensemble : {"langevin", "nve", "ghmc"}
+    fixman : bool or None
+        Whether U_F is part of the energy; None means yes, except for nve.
+    keep_rigid_terms : bool
+        Compute angle and torsion terms inside rigid units, although they are constant.
+    equilibrate : str
+        Time of equilibration.
+    report : str
+        Time between frames, or a number of steps.
+    trajectory : {"dcd", "xtc"}
+    """
+
+    stored_as = "run.toml"
+    changeable = frozenset({"time", "steps", "platform", "threads"})
+    either = (("time", "steps"), ("soft", "preset"))
+
+    time: str | None = None
+    steps: int | None = None
+    temperature: float = 300.0
+    ensemble: str = "langevin"
+    fixman: bool | None = None
+    keep_rigid_terms: bool = False
+    equilibrate: str = "2ps"
+    report: str = "1ps"
+    trajectory: str = "dcd"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._check_positive("temperature")
+        self._check_choice("ensemble", ENSEMBLES)
+        self._check_choice("trajectory", TRAJECTORIES)
+        self._check_least("steps", 1)
         if self.time is not None and self.steps is not None:
             raise ArgumentError("give the length of the run as time or as steps, not both")
-        for name in ("steps", "threads"):
-            value = getattr(self, name)
-            if value is not None and value < 1:
-                raise ArgumentError(f"{name} is {value}, expected 1 or more")
         for count in (self.n_steps, self.report_steps, self.equilibration_steps):
             assert count >= 0
 
@@ -154,53 +236,77 @@ class RunSettings:
         return self._steps("equilibrate", self.equilibrate)
 
     @property
-    def soft_words(self) -> str:
-        """What is soft."""
-        return self.soft if self.soft is not None else PRESETS[self.preset]
-
-    @property
     def uses_fixman(self) -> bool:
         """Whether U_F is part of the energy."""
         return self.ensemble != "nve" if self.fixman is None else self.fixman
 
-    @property
-    def timestep_ps(self) -> float:
-        """The time step in ps, given or by default."""
-        if self.timestep is not None:
-            return 1e-3 * self.timestep
-        quick = parse_soft(self.soft_words) & {*BENDS, "polar"}
-        return 0.004 if quick or self.solvent in WATER_MODELS else 0.008
-
     def _steps(self, name: str, text: str) -> int:
         return round(parse_time(name, text) / self.timestep_ps)
 
-    def to_toml(self) -> str:
-        """Return the settings as a TOML table; what is not set is left out."""
-        lines = []
-        for field in fields(self):
-            value = getattr(self, field.name)
-            if value is not None and not (field.name == "preset" and self.soft is not None):
-                value = list(value) if isinstance(value, tuple) else value
-                lines.append(f"{field.name} = {json.dumps(value, ensure_ascii=False)}")
-        return "\n".join(lines) + "\n"
+    def filled_in(self) -> Self:
+        """Return the settings with time step, seed and length filled in."""
+        time = DEFAULT_TIME if self.time is None and self.steps is None else self.time
+        return replace(super().filled_in(), time=time)
+
+
+@dataclass(frozen=True)
+class ExchangeSettings(ModelSettings):
+    """Everything that decides what replica exchange does.
+
+    Attributes
+    ----------
+    replicas : int
+    tmin, tmax : float
+        Lowest and highest temperature, K; the others lie between them with a constant ratio.
+    iterations : int
+        Stretches of every replica, each followed by exchanges.
+    interval : int
+        Time steps of a stretch, about: trajectories have 10 on average.
+    exact : bool
+        Mix Cartesian moves in, so that the flexible force field is sampled and not the rigid model.
+    warm_up : int
+        Trajectories in which time steps are tuned before the run; 0 keeps the one given.
+    """
+
+    stored_as = "exchange.toml"
+    changeable = frozenset({"iterations", "platform", "threads"})
+
+    replicas: int = 8
+    tmin: float = 280.0
+    tmax: float = 500.0
+    iterations: int = 200
+    interval: int = 100
+    exact: bool = False
+    warm_up: int = 40
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        geometric_temperatures(self.tmin, self.tmax, self.replicas)
+        for name, least in (("iterations", 1), ("interval", 1), ("warm_up", 0)):
+            self._check_least(name, least)
+        if self.exact and self.solvent in WATER_MODELS:
+            raise ArgumentError(
+                f"exact sampling moves every atom and the waters of {self.solvent} are rigid; use implicit solvent, or "
+                "leave exact out"
+            )
+
+
+_DEFAULTS = RunSettings()
 
 
 def resolve_settings(
-    given: Mapping[str, Any], config: str | os.PathLike[str] | None = None, base: RunSettings | None = None
-) -> RunSettings:
-    """Return settings from defaults (or `base`), then the file `config`, then what was `given`; later ones win.
+    given: Mapping[str, Any],
+    config: str | os.PathLike[str] | None = None,
+    base: S = _DEFAULTS,  # type: ignore[assignment]
+) -> S:
+    """Return settings from `base`, then the file `config`, then what was `given`; later ones win.
 
     Within one source, time excludes steps and soft excludes preset; across sources the later one replaces both. The
     time step and the length are filled in, and a seed is drawn if there is none, so that every run can be repeated.
     """
-    settings = RunSettings() if base is None else base
     if config is not None:
-        settings = _changed(settings, read_toml(config), str(config))
-    settings = _changed(settings, given, "the command line")
-    seed = secrets.randbelow(2**31) if settings.seed is None else settings.seed
-    timestep = 1e3 * settings.timestep_ps if settings.timestep is None else settings.timestep
-    time = DEFAULT_TIME if settings.time is None and settings.steps is None else settings.time
-    return replace(settings, seed=seed, timestep=timestep, time=time)
+        base = _changed(base, read_toml(config), str(config))
+    return _changed(base, given, "the call").filled_in()
 
 
 def read_toml(path: str | os.PathLike[str]) -> dict[str, Any]:
@@ -213,22 +319,22 @@ def read_toml(path: str | os.PathLike[str]) -> dict[str, Any]:
         raise ArgumentError(f"{path} is not a TOML file: {error}") from error
 
 
-def _changed(settings: RunSettings, values: Mapping[str, Any], source: str) -> RunSettings:
+def _changed(settings: S, values: Mapping[str, Any], source: str) -> S:
     new = {name.replace("-", "_"): value for name, value in values.items()}
-    types = {field.name: str(field.type) for field in fields(RunSettings)}
+    types = {field.name: str(field.type) for field in fields(settings)}
+    defaults = {field.name: field.default for field in fields(settings)}
     for name, value in new.items():
         if name not in types:
             near = difflib.get_close_matches(name, types, n=1)
             hint = f"did you mean {near[0]}?" if near else f"known are {', '.join(types)}"
             raise ArgumentError(f"{source} has a setting {name!r} that does not exist; {hint}")
         new[name] = _typed(name, types[name], value, source)
-    for one, other, instead in (("time", "steps", None), ("soft", "preset", RunSettings.preset)):
+    for one, other in settings.either:
         if one in new and other in new:
             raise ArgumentError(f"{source} has both {one} and {other}; give one of them")
-        if one in new:
-            new[other] = instead
-        elif other in new:
-            new[one] = None
+        for this, that in ((one, other), (other, one)):
+            if this in new:
+                new.setdefault(that, defaults[that])
     return replace(settings, **new)
 
 
@@ -245,16 +351,3 @@ def _typed(name: str, kind: str, value: Any, source: str) -> Any:
         return value
     expected = {"str": "text", "bool": "true or false", "int": "a whole number", "float": "a number"}
     raise ArgumentError(f"{name} in {source} is {value!r}, expected {expected.get(kind, 'a list of texts')}")
-
-
-def parse_time(name: str, text: str) -> float:
-    """Return a time like ``10ps`` in ps."""
-    match = re.fullmatch(r"\s*([0-9]*\.?[0-9]+(?:[eE][+-]?[0-9]+)?)\s*(fs|ps|ns|us)\s*", text)
-    if match is None:
-        raise ArgumentError(f"{name} is {text!r}, expected a time with its unit, e.g. 500fs, 100ps or 1.5ns")
-    return float(match[1]) * _PICOSECONDS[match[2]]
-
-
-def _check_choice(name: str, value: str, choices: tuple[str, ...]) -> None:
-    if value not in choices:
-        raise ArgumentError(f"{name} is {value!r}, expected one of {', '.join(choices)}")

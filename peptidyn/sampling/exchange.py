@@ -32,6 +32,7 @@ import openmm
 from peptidyn.core.errors import ArgumentError, CheckpointError, OutputError, SamplingError
 from peptidyn.core.progress import Progress
 from peptidyn.core.units import BOLTZMANN, plain, plain_array
+from peptidyn.io.structure import Structure
 from peptidyn.metric.fixman_potential import check_temperature
 from peptidyn.model.tree import TreeModel
 from peptidyn.sampling.backends import make_backend
@@ -39,9 +40,6 @@ from peptidyn.sampling.mbar import TemperatureMBAR, energies_by_level
 from peptidyn.sampling.moves import Move, TorsionalHMC, check_moves, metropolis
 from peptidyn.sampling.replicas import Recipe, Stretch, run_stretch, start_checkpoint, tune_stretch
 from peptidyn.sampling.storage import ENERGIES, ENERGY_ROW, TORSIONS, ExchangeFolder
-
-FORMAT = 1
-"""Of the checkpoint; raised when the meaning of a field changes."""
 
 _COUNTS = ("levels", "steps", "attempted", "accepted", "move_counts")
 """Arrays of the driver that a checkpoint holds."""
@@ -156,6 +154,7 @@ class ReplicaExchange:
         self._walk: list[np.ndarray] = []
         self._memory: list[list[tuple[np.ndarray, np.ndarray]]] = [[] for _ in range(n)]
         self._topology = topology
+        self._box = np.array([plain(v) for v in system.getDefaultPeriodicBoxVectors()])
         self.folder = None if folder is None else ExchangeFolder(folder, n)
         if resume:
             self._resume()
@@ -166,7 +165,7 @@ class ReplicaExchange:
         if self.folder is not None:
             if topology is None:
                 raise ArgumentError("files need topology=, the openmm Topology of the System")
-            self.folder.begin(topology, start[0], overwrite)
+            self.folder.begin(Structure.from_openmm(topology, system, start[0]), overwrite)
             self._save()
 
     def _starts(self, positions: Any) -> np.ndarray:
@@ -347,7 +346,6 @@ class ReplicaExchange:
     def _identity(self) -> dict[str, Any]:
         """What a resumed run must share."""
         return {
-            "format": FORMAT,
             "tree": _topology_hash(self.recipe.tree),
             "system": hashlib.sha256(self.recipe.system.encode()).hexdigest()[:32],
             "moves": [move.settings for move in self.recipe.moves],
@@ -368,7 +366,7 @@ class ReplicaExchange:
             "iterations": self.iterations,
             "tuned": self.tuned,
         }
-        self.folder.save(about, self.replicas)
+        self.folder.save(about, self.replicas, self._box)
 
     def _resume(self) -> None:
         if self.folder is None:

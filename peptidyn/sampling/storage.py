@@ -1,7 +1,8 @@
 """Files of a replica exchange run. Only the driver writes them, and readers may open them at any time.
 
 =============================  ==================================================================================
-topology.pdb                   the atoms, in the order of the trajectories
+topology.cif                   the atoms, in the order of the trajectories, with all digits
+topology.pdb                   the same for other programs, as far as the format can hold it
 exchanges.csv                  per iteration: temperature level of every replica, and pairs that exchanged at its end
 checkpoint.npz                 where to continue
 replica-00/trajectory.dcd      one frame per report; opens with mdtraj
@@ -15,8 +16,6 @@ the other files hold; a resumed run cuts them back to that.
 
 from __future__ import annotations
 
-import io
-import json
 import os
 from pathlib import Path
 from typing import Any
@@ -26,13 +25,14 @@ from openmm import app
 
 from peptidyn.core.errors import ArgumentError, CheckpointError, OutputError
 from peptidyn.core.files import write_text
-from peptidyn.engine.checkpoints import write_npz
+from peptidyn.engine import checkpoints
+from peptidyn.engine.run_files import RunFiles
 from peptidyn.engine.trajectory_frames import keep_frames
+from peptidyn.io.structure import Structure
 from peptidyn.sampling.replicas import Stretch
 from peptidyn.sampling.walker import Checkpoint
 
-TOPOLOGY, EXCHANGES, CHECKPOINT = "topology.pdb", "exchanges.csv", "checkpoint.npz"
-TRAJECTORY, TORSIONS, ENERGIES = "trajectory.dcd", "torsions.npy", "energies.npy"
+EXCHANGES, TRAJECTORY, TORSIONS, ENERGIES = "exchanges.csv", "trajectory.dcd", "torsions.npy", "energies.npy"
 
 ENERGY_ROW = np.dtype(
     [("iteration", "<i8"), ("level", "<i4"), ("temperature", "<f8"), ("potential", "<f8"), ("fixman", "<f8")]
@@ -44,8 +44,8 @@ _HEADER = 256
 """Bytes of the header of a growing npy file: more than numpy needs, so that the number of rows fits in later."""
 
 
-class ExchangeFolder:
-    """The files of a run in one folder.
+class ExchangeFolder(RunFiles):
+    """The folder of a replica exchange run.
 
     Parameters
     ----------
@@ -54,7 +54,7 @@ class ExchangeFolder:
     """
 
     def __init__(self, path: str | os.PathLike[str], n_replicas: int):
-        self.path = Path(path)
+        super().__init__(path)
         self.n_replicas = n_replicas
 
     def replica(self, index: int) -> Path:
@@ -63,33 +63,16 @@ class ExchangeFolder:
 
     # ------------------------------------------------------------------ beginning and resuming
 
-    def begin(self, topology: Any, positions: np.ndarray, overwrite: bool) -> None:
+    def begin(self, structure: Structure, overwrite: bool) -> None:
         """Make the folder with its topology, and an empty table of exchanges."""
-        if self.path.exists() and not self.path.is_dir():
-            raise ArgumentError(f"{self.path} is a file; choose another output folder")
-        if self.path.is_dir() and any(self.path.iterdir()):
-            if not overwrite:
-                raise ArgumentError(
-                    f"the folder {self.path} is not empty; choose another, continue the run in it with resume, or "
-                    "replace it with overwrite"
-                )
-            self._clear()
+        self.make(overwrite)
         try:
             for i in range(self.n_replicas):
-                self.replica(i).mkdir(parents=True, exist_ok=True)
+                self.replica(i).mkdir(exist_ok=True)
         except OSError as error:
             raise OutputError(f"cannot make the folder {self.path}: {error.strerror}") from error
-        text = io.StringIO()
-        app.PDBFile.writeFile(topology, 10.0 * positions, text, keepIds=True)
-        write_text(self.path / TOPOLOGY, text.getvalue())
+        self.write_structure(structure)
         write_text(self.path / EXCHANGES, self._table_header())
-
-    def _clear(self) -> None:
-        for name in (TOPOLOGY, EXCHANGES, CHECKPOINT):
-            (self.path / name).unlink(missing_ok=True)
-        for folder in self.path.glob("replica-*"):
-            for name in (TRAJECTORY, TORSIONS, ENERGIES):
-                (folder / name).unlink(missing_ok=True)
 
     def _table_header(self) -> str:
         return ",".join(["iteration", *(f"level_of_replica_{i}" for i in range(self.n_replicas)), "exchanged"]) + "\n"
@@ -128,7 +111,7 @@ class ExchangeFolder:
             append_rows(folder / TORSIONS, stretch.q, frames)
             append_rows(folder / ENERGIES, rows, frames)
         except OSError as error:
-            raise self._cannot_write(error) from error
+            raise self.cannot_write(error) from error
 
     def append_exchange(self, iteration: int, levels: np.ndarray, exchanged: list[tuple[int, int]]) -> None:
         """Append one line to the table of exchanges; `exchanged` are pairs of levels."""
@@ -137,32 +120,19 @@ class ExchangeFolder:
             with open(self.path / EXCHANGES, "a", encoding="utf-8") as file:
                 file.write(",".join([str(iteration), *map(str, levels.tolist()), pairs]) + "\n")
         except OSError as error:
-            raise self._cannot_write(error) from error
-
-    def _cannot_write(self, error: OSError) -> OutputError:
-        return OutputError(
-            f"cannot write to {self.path}: {error.strerror or error}; the run can be resumed from its last checkpoint"
-        )
+            raise self.cannot_write(error) from error
 
     # ------------------------------------------------------------------ checkpoints
 
-    def save(self, about: dict[str, Any], replicas: list[Checkpoint]) -> None:
+    def save(self, about: dict[str, Any], replicas: list[Checkpoint], box: np.ndarray) -> None:
         """Write the checkpoint; it replaces the earlier one when it is complete and on disk."""
         arrays = {name: np.array([replica[name] for replica in replicas]) for name in _ARRAYS}
-        text = json.dumps({**about, "rng": [replica["rng"] for replica in replicas]})
-        write_npz(self.path / CHECKPOINT, {"about": np.array(text), **arrays})
+        about = {**about, "rng": [replica["rng"] for replica in replicas]}
+        checkpoints.write(self.checkpoint, about, {"box": box, **arrays})
 
     def load(self) -> tuple[dict[str, Any], list[Checkpoint]]:
-        """Return what `save` was given."""
-        path = self.path / CHECKPOINT
-        try:
-            with np.load(path, allow_pickle=False) as file:
-                about = json.loads(str(file["about"]))
-                arrays = {name: file[name] for name in _ARRAYS}
-        except FileNotFoundError as error:
-            raise CheckpointError(f"{self.path} holds no run to resume: there is no {CHECKPOINT} in it") from error
-        except (OSError, ValueError, KeyError, EOFError) as error:
-            raise CheckpointError(f"{path} is not a checkpoint of a replica exchange run, or is damaged") from error
+        """Return the description and the replicas that `save` was given."""
+        about, arrays = checkpoints.read(self.checkpoint, _ARRAYS)
         states = about.pop("rng")
         replicas = [{**{name: arrays[name][i] for name in _ARRAYS}, "rng": state} for i, state in enumerate(states)]
         return about, replicas

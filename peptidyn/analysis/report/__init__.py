@@ -17,7 +17,6 @@ from peptidyn._version import __version__
 from peptidyn.analysis import run_plots as plots
 from peptidyn.analysis.plots import as_data_uri, fixman_figure
 from peptidyn.analysis.report.page import render_page
-from peptidyn.analysis.report.run_folder import RunFolder, read_run
 from peptidyn.analysis.report.viewer import MOST_BYTES, view_data
 from peptidyn.analysis.step_limits import estimate_periods
 from peptidyn.analysis.transitions import count_transitions
@@ -25,6 +24,7 @@ from peptidyn.core.files import write_text
 from peptidyn.core.statistics import kish_size, statistical_inefficiency
 from peptidyn.core.units import BOLTZMANN
 from peptidyn.metric.fixman_potential import FixmanPotential
+from peptidyn.runs.run_folder import RunFolder, read_run
 
 __all__ = ["read_run", "write_report"]
 

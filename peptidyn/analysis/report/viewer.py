@@ -9,9 +9,9 @@ from typing import Any
 import mdtraj
 import numpy as np
 
-from peptidyn.analysis.report.run_folder import RunFolder
 from peptidyn.core.residues import WATERS
 from peptidyn.io.quiet import quiet_readers
+from peptidyn.runs.run_folder import RunFolder
 
 MOST_BYTES = 4_000_000
 """Packed coordinates that a report may hold; frames are left out beyond."""

@@ -1,0 +1,134 @@
+"""What is simulated: a prepared structure with its forces and its tree, and the reference geometry it keeps."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import openmm
+
+from peptidyn.core.errors import ArgumentError
+from peptidyn.core.progress import Progress
+from peptidyn.engine.minimisation import minimise_cartesian
+from peptidyn.engine.rigid_terms import drop_rigid_terms
+from peptidyn.engine.simulation import TorsionSimulation, find_platform
+from peptidyn.engine.systems import make_system
+from peptidyn.engine.torsion_integrators import (
+    TorsionGHMCIntegrator,
+    TorsionIntegrator,
+    TorsionLangevinIntegrator,
+    TorsionVerletIntegrator,
+)
+from peptidyn.io.structure import Structure
+from peptidyn.model.build import build_tree
+from peptidyn.model.tree import TreeModel
+from peptidyn.runs.preparation import find_waters
+from peptidyn.runs.settings import ModelSettings, RunSettings
+
+RELAX_TOLERANCE, RELAX_ITERATIONS = 10.0, 1000
+"""Of the Cartesian relaxation: root mean square force (kJ/mol/nm), and iterations at most."""
+
+
+@dataclass(frozen=True, eq=False)
+class RunModel:
+    """What is simulated: a structure, its forces and its tree.
+
+    Attributes
+    ----------
+    settings : RunSettings
+    structure : Structure
+    system : openmm.System
+        With all bonded terms.
+    tree : TreeModel
+        With the geometry of `structure`.
+    """
+
+    settings: ModelSettings
+    structure: Structure
+    system: Any
+    tree: TreeModel
+
+    def simulation(self, geometry: np.ndarray | None = None, *, drop: bool = False) -> TorsionSimulation:
+        """Return a simulation, at the reference positions.
+
+        Parameters
+        ----------
+        geometry : (n_atoms, 3), optional
+            Positions (nm) to take as reference geometry, instead of those of the structure.
+        drop : bool
+            Leave out angle and torsion terms inside rigid units. The reference geometry must then stay as it is.
+        """
+        tree = self.tree if geometry is None else self.tree.with_geometry(geometry)
+        system, terms = drop_rigid_terms(self.system, tree) if drop else (self.system, None)
+        platform, properties = find_run_platform(self.settings)
+        assert isinstance(self.settings, RunSettings)  # replica exchange moves its replicas by itself
+        integrator = make_integrator(self.settings, tree)
+        simulation = TorsionSimulation(self.structure.topology, system, integrator, platform, properties)
+        if geometry is not None:
+            simulation.use_geometry(geometry)  # which checkpoints then hold
+        if terms is not None:
+            integrator.notes.append(str(terms))
+        return simulation
+
+
+def make_model(settings: ModelSettings, structure: Structure) -> RunModel:
+    """Return the forces and the tree of a prepared structure."""
+    system = make_system(structure.topology, settings.solvent, settings.forcefield, cutoff=settings.cutoff)
+    structure = Structure.from_openmm(structure.topology, system, structure.positions, name=structure.name)
+    tree = build_tree(structure, soft=settings.soft_words, rigid=list(settings.rigid) or None)
+    return RunModel(settings, structure, system, tree)
+
+
+def make_integrator(settings: RunSettings, tree: TreeModel) -> TorsionIntegrator:
+    """Return the integrator that the settings ask for."""
+    timestep = settings.timestep_ps
+    common: dict[str, Any] = {
+        "fixman": settings.uses_fixman,
+        "seed": settings.seed,
+        "hydrogen_mass": settings.hydrogen_mass,
+    }
+    if settings.ensemble == "nve":
+        return TorsionVerletIntegrator(tree, timestep, temperature=settings.temperature, **common)
+    kind = TorsionLangevinIntegrator if settings.ensemble == "langevin" else TorsionGHMCIntegrator
+    return kind(tree, settings.temperature, settings.friction, timestep, **common)
+
+
+def find_run_platform(settings: ModelSettings) -> tuple[Any, dict[str, str] | None]:
+    """Return the platform and its properties; None for what OpenMM shall choose."""
+    if settings.platform is None and settings.threads is None:
+        return None, None
+    platform = find_platform(settings.platform or "CPU")
+    if settings.threads is None:
+        return platform, None
+    if "Threads" not in platform.getPropertyNames():
+        raise ArgumentError(f"the platform {platform.getName()} takes no number of threads; use platform='CPU'")
+    return platform, {"Threads": str(settings.threads)}
+
+
+def find_reference_geometry(model: RunModel, say: Callable[[str], None], progress: bool) -> np.ndarray:
+    """Return the positions (n_atoms, 3), nm, whose bonds and angles are kept: relaxed in Cartesian coordinates.
+
+    Waters are held at the geometry of their model.
+    """
+    settings = model.settings
+    start = model.tree.positions(model.tree.reference)
+    if not settings.relax:
+        say("note: the reference geometry was not relaxed, and populations depend on it")
+        return start
+    system = model.system
+    if find_waters(model.structure).any():
+        topology = model.structure.topology
+        system = make_system(topology, settings.solvent, settings.forcefield, cutoff=settings.cutoff, rigid_water=True)
+    integrator = openmm.VerletIntegrator(0.001)
+    integrator.setConstraintTolerance(1e-8)
+    platform, properties = find_run_platform(settings)
+    context = openmm.Context(*(part for part in (system, integrator, platform, properties) if part is not None))
+    context.setPositions(start)
+    with Progress(RELAX_ITERATIONS, "relaxing", "iterations at most", progress) as bar:
+        energy = minimise_cartesian(
+            context, RELAX_TOLERANCE, RELAX_ITERATIONS, lambda energy: bar.advance(1, f"{energy:.0f} kJ/mol")
+        )
+        say(f"relaxed bonds, angles and torsions: {energy:.1f} kJ/mol after {bar.done:.0f} iterations")
+    return context.getState(positions=True).getPositions(asNumpy=True)._value

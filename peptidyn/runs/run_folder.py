@@ -1,0 +1,210 @@
+"""`RunFolder`: the folder of a run, written by the run and read for reports and pictures.
+
+=================  =========================================================================
+topology.cif       the atoms that are simulated, as prepared, with all digits
+topology.pdb       the same for other programs, as far as the format can hold it
+run.toml           all settings as resolved; given as config, they repeat the run
+trajectory.dcd     one frame per report (or trajectory.xtc)
+log.csv            energies and temperature per report
+torsions.npz       the same and every soft coordinate (radians)
+checkpoint.npz     where to continue
+summary.json       sizes, averages, speed, notes
+=================  =========================================================================
+
+Replica exchange has exchange.toml in place of run.toml, and the files of `peptidyn.sampling.storage`.
+
+A checkpoint follows every report, and says how many frames the other files hold. A run that is resumed cuts them back
+to that number first, so that its files equal those of a run that was never interrupted.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import asdict
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from peptidyn.core.errors import ArgumentError
+from peptidyn.core.files import write_text
+from peptidyn.engine import checkpoints
+from peptidyn.engine.run_files import SUMMARY, TOPOLOGY, RunFiles
+from peptidyn.engine.torsion_integrators import repartition_hydrogen_mass
+from peptidyn.engine.torsion_reporter import read_torsions
+from peptidyn.io.structure import Structure
+from peptidyn.model.build import build_tree
+from peptidyn.model.tree import TreeModel
+from peptidyn.runs.settings import ExchangeSettings, ModelSettings, RunSettings, S, read_toml, resolve_settings
+from peptidyn.sampling.storage import ENERGIES, ExchangeFolder
+
+LOG, TORSIONS = "log.csv", "torsions.npz"
+
+
+class RunFolder(RunFiles):
+    """The folder of a run or of replica exchange.
+
+    What was written is read when it is first asked for.
+
+    Parameters
+    ----------
+    path : str or path
+    """
+
+    # ------------------------------------------------------------------ settings and the way a run ended
+
+    def write_settings(self, settings: ModelSettings) -> None:
+        """Write all settings as resolved."""
+        write_text(self.path / settings.stored_as, settings.to_toml())
+
+    def read_settings(self, kind: S) -> S:
+        """Return the settings of the run, which are of the type of `kind`."""
+        file = self.path / kind.stored_as
+        if not file.exists():
+            raise ArgumentError(f"{self.path} holds no run to resume: there is no {file.name} in it")
+        return resolve_settings(read_toml(file), base=kind)
+
+    def settings_to_resume(self, kind: S, given: Mapping[str, Any]) -> S:
+        """Return the settings of the run with those that are `given`; only its length, platform and threads may change.
+
+        Parameters
+        ----------
+        kind : RunSettings or ExchangeSettings
+            With default values.
+        given : mapping
+        """
+        stored = self.read_settings(kind)
+        settings = resolve_settings(given, base=stored)
+        before, after = asdict(stored), asdict(settings)
+        for name, value in after.items():
+            if value != before[name] and name not in kind.changeable:
+                raise ArgumentError(
+                    f"{name} was {before[name]} when the run in {self.path} began and is {value} now; a resumed run "
+                    "may change its length, platform and threads only"
+                )
+        return settings
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether a run can go on from its checkpoint; one that failed while equilibrating starts again."""
+        if not self.checkpoint.exists():
+            return False
+        about, _ = checkpoints.read(self.checkpoint, ())
+        return not about.get("extra", {}).get("equilibrating", False)
+
+    def write_summary(self, summary: dict[str, Any]) -> None:
+        """Write how the run ended."""
+        write_text(self.path / SUMMARY, json.dumps(summary, indent=1) + "\n")
+
+    @cached_property
+    def summary(self) -> dict[str, Any]:
+        """What summary.json holds; empty if the run was killed before it wrote one, or is going on."""
+        file = self.path / SUMMARY
+        if not file.exists() or self._torsion_rows.exists():
+            return {}
+        return json.loads(file.read_text(encoding="utf-8"))
+
+    @property
+    def ending(self) -> str:
+        """``finished``; ``interrupted``, with all files closed; ``killed``, or still running."""
+        return "killed" if not self.summary else "finished" if self.summary["complete"] else "interrupted"
+
+    # ------------------------------------------------------------------ a single run
+
+    @cached_property
+    def settings(self) -> RunSettings:
+        """As resolved when the run began."""
+        return self.read_settings(RunSettings())
+
+    @cached_property
+    def structure(self) -> Structure:
+        """The atoms that were simulated, as prepared."""
+        return self.read_structure()
+
+    @cached_property
+    def tree(self) -> TreeModel:
+        """With the reference geometry and the masses that the run used."""
+        tree = build_tree(self.structure, soft=self.settings.soft_words, rigid=list(self.settings.rigid) or None)
+        if self.settings.hydrogen_mass is not None:
+            tree = tree.with_masses(repartition_hydrogen_mass(tree, self.settings.hydrogen_mass))
+        return tree.with_geometry(self.read_geometry()) if self.checkpoint.exists() else tree
+
+    def read_geometry(self) -> np.ndarray:
+        """Return the positions (n_atoms, 3), nm, that the run took as its reference geometry, to the last bit."""
+        return checkpoints.read(self.checkpoint, ("geometry",))[1]["geometry"]
+
+    @property
+    def _torsion_rows(self) -> Path:
+        """What energies and coordinates are appended to while the run goes on."""
+        return self.path / f"{TORSIONS}.rows"
+
+    @property
+    def has_frames(self) -> bool:
+        """Whether energies and coordinates were reported."""
+        return self._torsion_rows.exists() or (self.path / TORSIONS).exists()
+
+    @cached_property
+    def table(self) -> dict[str, np.ndarray]:
+        """Energies and coordinates per frame; see `peptidyn.engine.torsion_reporter.read_torsions`."""
+        if not self.has_frames:
+            raise ArgumentError(f"{self.path} holds no {TORSIONS}: no frame was reported")
+        return read_torsions(self.path / TORSIONS, self.tree if self._torsion_rows.exists() else None)
+
+    @property
+    def n_frames(self) -> int:
+        """Number of reported frames."""
+        return len(self.table["step"])
+
+    @property
+    def trajectory(self) -> Path | None:
+        """The file with atom positions, if there is one."""
+        found = sorted(path for path in self.path.glob("trajectory.*") if path.stat().st_size)
+        return found[0] if found else None
+
+    @cached_property
+    def q(self) -> np.ndarray:
+        """Soft coordinates (n_frames, n_coordinates), rad, in the order of ``tree.coordinates``."""
+        q = np.empty((self.n_frames, self.tree.n_coordinates))
+        q[:, self.tree.torsion_index] = self.table["torsions"]
+        q[:, self.tree.bend_index] = self.table["bends"]
+        return q
+
+    # ------------------------------------------------------------------ replica exchange
+
+    def read_exchange(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return the walk of the replicas (n_iterations, n_replicas) and the energies of all their frames.
+
+        See `ExchangeFolder.read_walk` and `peptidyn.sampling.storage.ENERGY_ROW`.
+        """
+        if not (self.path / SUMMARY).exists():
+            raise ArgumentError(f"{self.path} holds no {SUMMARY} to draw from")
+        files = ExchangeFolder(self.path, len(self.summary["temperatures_K"]))
+        walk = files.read_walk()
+        rows = [np.load(files.replica(r) / ENERGIES) for r in range(files.n_replicas) if len(walk)]
+        return walk, np.concatenate(rows) if rows else np.empty(0)
+
+
+def read_run(folder: str | os.PathLike[str]) -> RunFolder:
+    """Return the folder of a single run for a report; ArgumentError if it holds none, or fewer than two frames."""
+    run = RunFolder(folder)
+    if not run.path.is_dir():
+        raise ArgumentError(f"there is no folder {run.path}; give the folder of a run")
+    if (run.path / ExchangeSettings.stored_as).exists():
+        raise ArgumentError(
+            f"{run.path} holds a replica exchange run; reports are made of single runs, and replica exchange has drawn "
+            "its pictures in the folder"
+        )
+    for name in (RunSettings.stored_as, TOPOLOGY):
+        if not (run.path / name).exists():
+            raise ArgumentError(f"{run.path} holds no run: there is no {name} in it")
+    if not run.has_frames:
+        raise ArgumentError(f"the run in {run.path} has reported no frame yet; continue it first")
+    if run.n_frames < 2:
+        raise ArgumentError(
+            f"the run in {run.path} has reported {run.n_frames} frames, too few for a report; continue it, or report "
+            "more often"
+        )
+    return run
