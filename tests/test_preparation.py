@@ -74,7 +74,7 @@ def test_a_ligand_without_parameters_leaves_no_folder(capsys, tmp_path, solvent)
     (tmp_path / "x.pdb").write_text("".join(text) + ligand + "END\n")
     assert main(["run", str(tmp_path / "x.pdb"), "--solvent", solvent, "-o", str(tmp_path / "out")]) == 2
     err = capsys.readouterr().err
-    assert "no parameters for LIG 7 of chain B" in err and "select='protein'" in err and err.count("\n") == 1
+    assert "no parameters for LIG 7 of chain B" in err and "--select protein" in err and err.count("\n") == 1
     assert not (tmp_path / "out").exists()
 
 
