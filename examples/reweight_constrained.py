@@ -1,10 +1,10 @@
-"""Weights for a trajectory of stock OpenMM: its constraints bias the torsions, and Fixman weights take that back.
+"""Weights for a trajectory of OpenMM itself: its constraints bias the torsions, and Fixman weights remove the bias.
 
     python examples/reweight_constrained.py [--frames 20000] [--quick] [-o reweight_constrained.png]
 
-A chain of six beads without forces; bonds and angles are held by OpenMM's own distance constraints. Nothing acts on the
-torsions, so their law should be flat. The plain histogram is not; the weighted one is, within its errors. (The bond
-angle is a right one, because OpenMM's constraint solver fails on such a chain with an angle of 110 degrees.)
+A chain of six beads without forces; OpenMM's own distance constraints hold bonds and angles. No force acts on the
+torsions, so their distribution should be flat. The plain histogram is not flat; the weighted one is, within its errors.
+(Bond angles are 90 degrees, because OpenMM's constraint solver fails on such a chain with angles of 110 degrees.)
 """
 
 import argparse

@@ -1,7 +1,7 @@
 """United-atom butane with flexible bonds and angles, and its exact averages without any dynamics.
 
 Bonds and angles are harmonic, the torsion has three wells, and the end atoms repel each other, which couples the
-torsion to bonds and angles. In bond lengths r, angles t and the torsion f the law is
+torsion to bonds and angles. In bond lengths r, angles t and the torsion f the distribution is
 
     r1^2 r2^2 r3^2 sin t1 sin t2 exp(-(V_bonds + V_angles + V_torsion + V_14) / kT) .
 
@@ -77,7 +77,7 @@ def ends_energy(r1, r2, r3, t1, t2, f):
     return 4 * EPSILON * (s6 * s6 - s6)
 
 
-def rigid_law(T: float, edges: np.ndarray) -> np.ndarray:
+def rigid_distribution(T: float, edges: np.ndarray) -> np.ndarray:
     """Return the probability of every bin of the torsion at the reference bonds and angles."""
     f = np.linspace(-np.pi, np.pi, 20001)
     p = np.exp(-(torsion_energy(f) + ends_energy(BOND, BOND, BOND, ANGLE, ANGLE, f)) / (BOLTZMANN * T))
@@ -86,7 +86,7 @@ def rigid_law(T: float, edges: np.ndarray) -> np.ndarray:
 
 
 def exact(T: float, edges: np.ndarray, n: int = 400_000, seed: int = 0) -> dict[str, np.ndarray | float]:
-    """Return averages of the flexible law at T (K) from n independent weighted draws.
+    """Return averages of the flexible distribution at T (K) from n independent weighted draws.
 
     Keys: ``torsion`` (probability per bin), ``bonds``, ``angles``, ``total`` (mean energies, kJ/mol).
     """

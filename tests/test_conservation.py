@@ -1,7 +1,7 @@
 """What the step map keeps, with real forces on the Reference platform: order, time reversal, volume, momenta, rigidity.
 
 Every test runs on capped decaalanine, on a peptide with side chains, a proline and a disulfide that closes a loop, and
-on opened bond angles.
+on soft bond angles.
 """
 
 from __future__ import annotations

@@ -80,7 +80,7 @@ def test_study_refusals(tmp_path):
         Study(path, x=[2]).run(lambda x: {"other": x})
     with pytest.raises(ArgumentError, match="at least one setting"):
         Study(path)
-    with pytest.raises(ArgumentError, match="no setting"):
+    with pytest.raises(ArgumentError, match="not a setting"):
         Study(path, x=[1]).column("y", up=True)
     with pytest.raises(ArgumentError, match="no column"):
         Study(path, x=[1]).column("z")

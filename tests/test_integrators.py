@@ -315,9 +315,9 @@ def test_force_free_chain(method, fixman):
     right, wrong = (flat, biased) if fixman else (biased, flat)
     found = marginals(samples)
 
-    def score(laws):
-        pairs = zip(found, laws, strict=True)
-        return 11 / 12 * sum((((density - law) / error) ** 2).sum() for (density, error, _), law in pairs)
+    def score(wanted):
+        pairs = zip(found, wanted, strict=True)
+        return 11 / 12 * sum((((density - expected) / error) ** 2).sum() for (density, error, _), expected in pairs)
 
     assert score(right) / 1.3 < chi2.isf(1e-4, 33)
     assert score(wrong) > chi2.isf(1e-4, 33)

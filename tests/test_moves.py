@@ -36,19 +36,19 @@ def alanine(soft: str = "phi psi", solvent: str = "vacuum"):
     [(ptd.TorsionMove(turn=120), 8000), (ptd.TorsionalHMC(0.035, 6), 2500)],
     ids=["TorsionMove", "TorsionalHMC"],
 )
-def test_torsional_moves_sample_the_rigid_law(move, n):
+def test_torsional_moves_sample_the_rigid_distribution(move, n):
     """1-D quadrature is the oracle; false-alarm rate 1e-4 per case."""
     sampler = ptd.GibbsSampler(
         [copy.copy(move)], butane.make_tree(), butane.make_system(), T, platform="Reference", seed=5
     )
     samples = sampler.run(n)
     assert not sampler.exact
-    assert histogram_p_value(samples.q[:, 0], butane.rigid_law(T, EDGES)) > 1e-4
-    if n > 5000:  # enough to tell the two laws apart
+    assert histogram_p_value(samples.q[:, 0], butane.rigid_distribution(T, EDGES)) > 1e-4
+    if n > 5000:  # enough to tell the two distributions apart
         assert histogram_p_value(samples.q[:, 0], butane.exact(T, EDGES)["torsion"]) < 1e-4
 
 
-def test_mixing_with_cartesian_moves_samples_the_flexible_law():
+def test_mixing_with_cartesian_moves_samples_the_flexible_distribution():
     """Independent weighted draws are the oracle; false-alarm rate 1e-4 for the histogram, 4 sigma for each mean."""
     sampler = ptd.GibbsSampler(
         [ptd.TorsionMove(turn=120), ptd.CartesianHMC(0.008, 6)], butane.make_tree(), butane.make_system(), T,

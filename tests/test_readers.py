@@ -163,7 +163,7 @@ def bad_files(tmp_path, villin):
         "on top": (make("v.pdb", changed(9, on_top)), "MET 41, atom .* and .*MET 41, atom .* are at the same place"),
         "twice": (make("w.pdb", "\n".join([*lines[:10], lines[9], *lines[10:]])), "atom H2 of .*MET 41 more than once"),
         "element": (make("x.pdb", unknown_element), "element of chain A, residue LIG 1, atom XX is unknown"),
-        "crowd": (make("y.pdb", "\n".join(crowd)), "LIG 1 is no standard residue .* atom C0 would have"),
+        "crowd": (make("y.pdb", "\n".join(crowd)), "LIG 1 is not a standard residue .* atom C0 would have"),
         "scattered": (
             make("z2.pdb", "\n".join(sorted(lines, key=lambda x: x[76:78] == " H"))),
             "lists the atoms of chain A, residue MET 41 in two places",

@@ -61,7 +61,7 @@ def test_energies_and_torques_stay(name):
 
 
 def test_what_varies_stays():
-    """Soft torsions and opened angles keep their terms."""
+    """Soft torsions and soft angles keep their terms."""
     structure = load(DATA / "ala1.pdb")
     system = make_system(structure.topology, "vacuum")
     rigid, bent = (

@@ -12,7 +12,7 @@ pytestmark = pytest.mark.slow
 
 
 def test_energy_ratio_of_torsional_hmc_and_gibbs():
-    """ln P2/P1 of the energies is linear with slope 1/kT1 - 1/kT2, for the rigid and for the flexible law."""
+    """ln P2/P1 of the energies is linear with slope 1/kT1 - 1/kT2, for the rigid and for the flexible distribution."""
     T1, T2 = 400.0, 600.0
     for moves, n in (
         (lambda: [ptd.TorsionalHMC(0.03, 6)], 4000),

@@ -231,7 +231,7 @@ def test_velocities_have_the_temperature(alanine):
         for seed in range(300):
             if draw == "ours":
                 simulation.set_velocities_to_temperature(300 * unit.kelvin)
-            else:  # Cartesian velocities, projected on the soft motions, have the same law
+            else:  # Cartesian velocities, projected on the soft motions, have the same distribution
                 simulation.context.setVelocitiesToTemperature(300, seed + 1)
             found.append(simulation.integrator.computeSystemTemperature()._value)
         mean, error = np.mean(found), 300 * np.sqrt(2 / n / len(found))

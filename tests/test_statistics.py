@@ -34,7 +34,7 @@ def test_error_bars_cover_the_truth():
     for seed in range(200):
         rng = np.random.default_rng(seed)
         x = autoregressive(4000, 0.8, rng)
-        w = np.exp(0.3 * x)  # the weighted law is normal with mean 0.3
+        w = np.exp(0.3 * x)  # the weighted distribution is normal with mean 0.3
         mean, error = weighted_average(x, w)
         inside += abs(mean - 0.3) < 2 * error
     assert inside >= 176

@@ -27,7 +27,7 @@ def ratio(numerator, denominator):
 def test_temperatures(kind):
     """Both within 2 % of 300 K, which is at least three standard errors: false-alarm rate 2.7e-3 per check.
 
-    Configurational: sum <sin(q - c) dV/dq> / sum <cos(q - c)> = kT for any fixed c, because with U_F the law of q is
+    Configurational: sum <sin(q - c) dV/dq> / sum <cos(q - c)> = kT for any fixed c: with U_F the distribution of q is
     exp(-V/kT).
     """
     helix = load(DATA / "ala10-helix.pdb")

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from scipy.optimize import OptimizeResult
 
 HOPELESS = 1e30
-"""Stands for an energy (kJ/mol) that is no finite number, so that a line search turns back from overlapping atoms."""
+"""Stands for an energy (kJ/mol) that is not finite, so that a line search turns back from overlapping atoms."""
 
 Watch = Callable[[float], None]
 """Receives the energy, kJ/mol, after every iteration of a minimisation."""
@@ -83,7 +83,7 @@ def minimise(
     chart = _Chart(start)
     start_energy, torque = forces(mover)
     if not np.isfinite(start_energy) or not np.isfinite(torque).all():
-        raise ModelError("the energy to minimise is no finite number: atoms coincide; repair the structure first")
+        raise ModelError("the energy to minimise is not a finite number: atoms coincide; repair the structure first")
     if not chart.n:
         return Minimum(start, start_energy, start_energy, 0.0, 0, True)
 

@@ -62,7 +62,7 @@ def make_system(
     topology : openmm.app.Topology
         With hydrogens; with waters and a box for explicit solvent.
     solvent : {"obc2", "gbn2", "vacuum", "tip3p", "tip3pfb", "spce", "opc3"}
-        An implicit solvent, without cutoff; nothing; or the model of the waters that are there, with PME.
+        An implicit solvent, without cutoff; none; or the water model of the waters in the topology, with PME.
     forcefield : str or sequence of str
         ``amber14`` (default) and the other names of `FORCE_FIELDS`, or files for openmm.app.ForceField; several as a
         sequence or separated by commas.

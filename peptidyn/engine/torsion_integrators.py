@@ -411,7 +411,7 @@ class TorsionGHMCIntegrator(_ThermalIntegrator):
 
     @property
     def acceptance(self) -> float:
-        """Accepted part of all proposals so far; nan before the first."""
+        """Acceptance rate of all proposals so far; nan before the first."""
         assert isinstance(self._stepper, MetropolisStepper)
         return self._stepper.acceptance
 

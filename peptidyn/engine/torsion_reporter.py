@@ -30,10 +30,10 @@ QUANTITIES = {
 
 
 class TorsionReporter:
-    """Reports energies and soft coordinates; stands in ``simulation.reporters`` like OpenMM's own reporters.
+    """Reports energies and soft coordinates; append it to ``simulation.reporters`` like OpenMM's own reporters.
 
     Reported are step, time (ps), potential energy of the force field, kinetic energy, Fixman potential (0 when it is
-    off), their sum, which NVE conserves (kJ/mol), kinetic temperature (K), accepted part of the proposals (nan unless
+    off), their sum, which NVE conserves (kJ/mol), kinetic temperature (K), acceptance rate (nan unless
     GHMC), iterations of the last drift, and every torsion and bend: degrees in CSV, radians in npz.
 
     Parameters

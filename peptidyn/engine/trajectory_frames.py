@@ -30,7 +30,7 @@ def keep_frames(path: str | os.PathLike[str], frames: int) -> None:
             end = (_cut_dcd if file.suffix == ".dcd" else _find_xtc_end)(handle, file, frames)
             handle.truncate(end)
     except OSError as error:
-        raise TrajectoryError(f"cannot go on with {file}: {error.strerror}") from error
+        raise TrajectoryError(f"cannot continue {file}: {error.strerror}") from error
 
 
 def _too_short(file: Path, frames: int) -> TrajectoryError:

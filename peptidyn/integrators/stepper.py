@@ -19,7 +19,7 @@ Forces = Callable[[Mover, bool], tuple[float, np.ndarray]]
 """(mover, want_energy) -> (energy in kJ/mol or nan, generalised forces (n_dof,))"""
 
 REVERSE_TOLERANCE = 1e-8
-"""A drift that does not lead back to its start within this (nm or rad) is no reversible map, and is rejected."""
+"""A drift that does not lead back to its start within this (nm or rad) is not reversible, and is rejected."""
 
 
 class Stepper:
@@ -131,7 +131,7 @@ class MetropolisStepper(Stepper):
 
     @property
     def acceptance(self) -> float:
-        """Accepted part of all proposals; nan before the first."""
+        """Acceptance rate of all proposals; nan before the first."""
         return self.accepted / self.proposed if self.proposed else math.nan
 
     def step(self) -> bool:

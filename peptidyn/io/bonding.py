@@ -40,7 +40,7 @@ _LINK_SLACK = 0.02
 """The same between residues, where a bond that is not there would join two molecules."""
 
 _STRETCH = 1.45
-"""A bond longer than this many sums of covalent radii is no bond, whatever a record says."""
+"""A bond longer than this many sums of covalent radii is not a bond, whatever a record says."""
 
 # Covalent radii in nm (Cordero et al., Dalton Trans. 2008, 2832).
 _RADII = {
@@ -118,7 +118,7 @@ class _Perception:
         return self.element[atom] in HYDROGENS
 
     def is_ion(self, atom: int) -> bool:
-        """A residue of one atom that is no part of a chain: a metal, a halide, a noble gas."""
+        """A residue of one atom that is not part of a chain: a metal, a halide, a noble gas."""
         alone = len(self.members[self.residue[atom]]) == 1
         return alone and self.element[atom] not in ("C", "N", "O", "S", "P", "H", "D", "Se", "B", "Si")
 
@@ -325,8 +325,8 @@ def _bond_unknown_residues(work: _Perception) -> None:
         for atom in members:
             if len(work.near[atom]) > _MOST_BONDS.get(work.element[atom], 8):
                 raise StructureError(
-                    f"{work.atoms.residue_label(residue)} is no standard residue and its bonds cannot be told from its "
-                    f"coordinates: atom {work.atoms.name[atom]} would have {len(work.near[atom])} bonds; "
+                    f"{work.atoms.residue_label(residue)} is not a standard residue and its bonds cannot be told from "
+                    f"its coordinates: atom {work.atoms.name[atom]} would have {len(work.near[atom])} bonds; "
                     "repair the coordinates or give CONECT records"
                 )
         inferred.append(residue)

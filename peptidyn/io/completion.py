@@ -263,7 +263,7 @@ def _variant(residue: Any, variant: str | None) -> str | None:
 
 
 def _spare_closed_rings(topology: Topology, wanted: list[Any], pH: float) -> None:
-    """The first N of a ring closed end to end is no amino end: name its hydrogens one by one."""
+    """The first N of a ring closed end to end is not an amino end: name its hydrogens one by one."""
     bonded: dict[Any, list[Any]] = {atom: [] for atom in topology.atoms()}
     for bond in topology.bonds():
         bonded[bond[0]].append(bond[1])

@@ -187,7 +187,7 @@ def _number_residues(rows: list[_Row]) -> list[int]:
 
 
 def _number_chains(rows: list[_Row]) -> list[int]:
-    """Number the chains as a PDB file of the entry would end them: each polymer, then all that is no polymer."""
+    """Number the chains as a PDB file of the entry would end them: each polymer, then all that is not a polymer."""
     numbers: list[int] = []
     last = None
     for index, row in enumerate(rows):

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     import mdtraj
 
 LONGEST_BOND = 0.5
-"""A bond longer than this (nm) is no bond: the molecule is broken or the topology is another one's."""
+"""A bond longer than this (nm) is not a bond: the molecule is broken or the topology is another one's."""
 
 _WITH_TOPOLOGY = (".h5", ".hdf5", ".lh5", ".gsd")
 _COUNTED = (".xtc", ".dcd", ".trr", ".nc", ".h5")

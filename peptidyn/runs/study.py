@@ -84,7 +84,7 @@ class Study:
         """Return one column as an array, of the rows whose settings are as given: ``column("rg", fixman=True)``."""
         unknown = [key for key in where if key not in self.grid]
         if unknown:
-            raise ArgumentError(f"{unknown[0]} is no setting of this study; it has {', '.join(self.grid)}")
+            raise ArgumentError(f"{unknown[0]} is not a setting of this study; it has {', '.join(self.grid)}")
         rows = [row for row in self.rows if all(row[key] == value for key, value in where.items())]
         if rows and name not in rows[0]:
             raise ArgumentError(f"there is no column {name!r}; there are {', '.join(rows[0])}")

@@ -156,7 +156,7 @@ def _check_bodies(mass: np.ndarray, com: np.ndarray, inertia: np.ndarray) -> _Bo
         if not least > 0:
             raise ArgumentError(
                 f"the inertia of body {k + 1} is not positive: its least moment is {least:.3g}; give the moments about "
-                "the centre of mass of a body that is no line and no point"
+                "the centre of mass of a body that is not a line or a point"
             )
     return _Bodies(mass, com, 0.5 * (tensors + tensors.transpose(0, 2, 1)))
 

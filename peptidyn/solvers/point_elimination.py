@@ -5,7 +5,7 @@ numbers below), and section 2 of Lee, Wang & Chirikjian 2007; carried from chain
 `peptidyn.solvers.planar_arm` is the paper's own example.
 
 x           positions of the N atoms; m their masses, each three times
-q = [s, h]  3N internal coordinates: soft ones (torsions, opened angles, the base) and hard ones (all others)
+q = [s, h]  3N internal coordinates: soft ones (torsions, soft angles, the base) and hard ones (all others)
 B_s, B_h    the rows of soft and of hard coordinates in dq/dx; see `point_elimination_rows`
 G, H        mass matrix of the free atoms in q, and its inverse (5): H = [B_s; B_h] m^-1 [B_s; B_h]^T
 

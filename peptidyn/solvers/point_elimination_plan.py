@@ -4,7 +4,7 @@ All of this depends on the tree, not on the configuration, and is done once per 
 
 **Coordinates.** An atom is placed in the rigid unit nearest the root that holds it: the far atom of a soft bond lies on
 its axis, so it is placed with the parent unit. Every unit has a *triple* of atoms that do not lie on one line. Those of
-them that lie on all axes of the unit's joint (both atoms of a soft bond; the central atom of an opened angle) are
+them that lie on all axes of the unit's joint (both atoms of a soft bond; the central atom of a soft angle) are
 placed with the parent unit, the others are the unit's *carriers*: their coordinates are the soft ones of the joint and
 as many hard ones as remain. The carriers of a free root are all three, with six soft coordinates. Every other atom of
 the unit has three hard coordinates: its place in the frame of the triple. This is a Z-matrix in which the triple holds

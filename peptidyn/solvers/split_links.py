@@ -9,7 +9,7 @@ three joints into links with at most three, held together by fixed joints (their
   move, when tied together, as the one they came from, and each has an invertible inertia if that one had.
 - Massless links disappear: the coordinates on both sides of one become several soft coordinates of one joint, because
   the inertia of a massless link cannot be inverted.
-- A welded root is the ground. It never moves, so that joints on it do not feel each other, and it is no part.
+- A welded root is the ground. It never moves, so that joints on it do not feel each other, and it is not a part.
 
 Parts are numbered from roots to tips, ``up[i] < i``. Joint i is the one between part i and part up[i].
 """
