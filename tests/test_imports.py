@@ -118,3 +118,18 @@ def test_errors_live_in_one_file():
     kinds = [kind for kind in vars(errors).values() if isinstance(kind, type)]
     assert len(kinds) > 10
     assert all(issubclass(kind, errors.PeptidynError) for kind in kinds)
+
+
+def test_library_messages_name_no_flag():
+    """Flags belong to the command line; a library speaks of arguments. Docstrings may name both."""
+    named = []
+    for path in FILES:
+        if path.relative_to(PACKAGE).parts[0] == "cli":
+            continue
+        tree = parsed(path)
+        statements = {node.value for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str) and node not in statements:
+                flags = re.findall(r"(?<![\w-])(?:--[a-z][\w-]*|-[a-z]\b(?![\w-]))", node.value)
+                named += [f"{path.relative_to(ROOT)}:{node.lineno} {flag}" for flag in flags]
+    assert not named, "\n".join(named)

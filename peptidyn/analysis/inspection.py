@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from peptidyn.core.residues import WATERS, is_amino_acid
+from peptidyn.core.residues import is_amino_acid, is_water
 from peptidyn.io.structure import Structure
 from peptidyn.model.backbone import BackboneTable
 from peptidyn.model.chemistry import BENDS, CHIS
@@ -97,9 +97,9 @@ def _chain(structure: Structure, chain: int) -> dict[str, Any]:
     atoms = structure.atoms
     residues = np.flatnonzero(atoms.residue_chain == chain)
     names = atoms.residue_name[residues].tolist()
+    water = is_water(atoms)
     kinds = Counter(
-        "amino acid" if is_amino_acid(atoms, r) else "water" if name in WATERS else "other residue"
-        for r, name in zip(residues.tolist(), names, strict=True)
+        "amino acid" if is_amino_acid(atoms, r) else "water" if water[r] else "other residue" for r in residues.tolist()
     )
     ids = atoms.residue_id[residues].tolist()
     span = f"{names[0]} {ids[0]} - {names[-1]} {ids[-1]}" if names else ""

@@ -7,20 +7,18 @@ what the file holds.
 
 from __future__ import annotations
 
-import random
-from collections.abc import Iterator
-from contextlib import contextmanager
-
 import numpy as np
 import openmm
 from openmm import app, unit
 
 from peptidyn.core.errors import ArgumentError, ModelError
-from peptidyn.core.residues import WATERS
+from peptidyn.core.periodic import make_whole, spanning_order
+from peptidyn.core.residues import is_water
 from peptidyn.core.units import plain_array
 from peptidyn.engine.systems import IMPLICIT, WATER_MODELS, load_force_field, undescribed
 from peptidyn.io.notes import Note, counted
 from peptidyn.io.peptides import build_peptide
+from peptidyn.io.quiet import seeded
 from peptidyn.io.readers import load_structure
 from peptidyn.io.structure import Structure
 from peptidyn.runs.settings import ModelSettings
@@ -52,8 +50,7 @@ def prepare_structure(settings: ModelSettings) -> Structure:
 
 def find_waters(structure: Structure) -> np.ndarray:
     """Return a mask (n_atoms,) of the atoms of waters."""
-    names = structure.atoms.residue_name[structure.atoms.residue]
-    return np.isin(names, sorted(WATERS))
+    return is_water(structure.atoms)[structure.atoms.residue]
 
 
 def _count_residues(structure: Structure, mask: np.ndarray) -> int:
@@ -105,7 +102,7 @@ def add_water(structure: Structure, settings: ModelSettings) -> Structure:
     field = load_force_field(settings.solvent, settings.forcefield)
     modeller = app.Modeller(structure.topology, structure.positions * unit.nanometer)
     try:
-        with _seeded(settings.seed):
+        with seeded(settings.seed):
             modeller.addSolvent(
                 field,
                 model="spce" if settings.solvent == "spce" else "tip3p",
@@ -115,8 +112,8 @@ def add_water(structure: Structure, settings: ModelSettings) -> Structure:
     except ValueError as error:
         raise ModelError(undescribed(field, structure.topology, error)) from error
     new = Structure.from_openmm(modeller.topology, None, modeller.positions, name=structure.name, notes=structure.notes)
-    added = new.atoms.residue_name[structure.n_residues :]
-    waters = int(np.isin(added, sorted(WATERS)).sum())
+    added = is_water(new.atoms)[structure.n_residues :]
+    waters = int(added.sum())
     text = f"{counted(waters, 'water')} and {counted(len(added) - waters, 'ion')} added in a cubic box of {side:.2f} nm"
     kept = _count_residues(structure, find_waters(structure))
     if kept:
@@ -124,42 +121,16 @@ def add_water(structure: Structure, settings: ModelSettings) -> Structure:
     return new.with_notes(Note("solvent", text))
 
 
-@contextmanager
-def _seeded(seed: int | None) -> Iterator[None]:
-    """Let OpenMM place ions by the seed of the run: it draws from Python's own generator."""
-    before = random.getstate()
-    random.seed(seed)
-    try:
-        yield
-    finally:
-        random.setstate(before)
-
-
 def make_molecules_whole(structure: Structure) -> Structure:
     """Return the structure with every atom at the periodic image that is nearest to an atom it is bonded to."""
     box = structure.topology.getPeriodicBoxVectors()
     if box is None:
         return structure
-    edges = plain_array(box)
-    inverse = np.linalg.inv(edges)
-    x = structure.positions.copy()
-    bonds = structure.atoms.bonds
-    wraps = np.rint((x[bonds[:, 1]] - x[bonds[:, 0]]) @ inverse) if len(bonds) else np.zeros((0, 3))
-    if not wraps.any():
+    x = structure.positions[None].copy()
+    edges = plain_array(box)[None]
+    make_whole(x, edges, np.linalg.inv(edges), *spanning_order(structure.atoms))
+    moved = int((np.abs(x[0] - structure.positions).max(axis=1) > 1e-6).sum())
+    if not moved:
         return structure
-    placed = np.zeros(structure.n_atoms, dtype=bool)
-    for start in range(structure.n_atoms):
-        if placed[start]:
-            continue
-        placed[start] = True
-        front = [start]
-        while front:
-            here = front.pop()
-            for there in structure.atoms.neighbours[here]:
-                if not placed[there]:
-                    x[there] -= np.rint((x[there] - x[here]) @ inverse) @ edges
-                    placed[there] = True
-                    front.append(there)
-    moved = int((np.abs(x - structure.positions).max(axis=1) > 1e-6).sum())
     note = Note("box", f"{counted(moved, 'atom')} moved to another periodic image, so that molecules are whole")
-    return structure.with_positions(x).with_notes(note)
+    return structure.with_positions(x[0]).with_notes(note)

@@ -9,7 +9,7 @@ from typing import Any
 import mdtraj
 import numpy as np
 
-from peptidyn.core.residues import WATERS
+from peptidyn.core.residues import is_water
 from peptidyn.io.quiet import quiet_readers
 from peptidyn.runs.run_folder import RunFolder
 
@@ -34,8 +34,8 @@ def view_data(run: RunFolder, most_bytes: int = MOST_BYTES) -> tuple[dict[str, A
     if run.trajectory is None:
         return None, ["The run has no trajectory to show."]
     notes = []
-    names = run.structure.atoms.residue_name[run.structure.atoms.residue]
-    shown = np.flatnonzero(~np.isin(names, sorted(WATERS)))
+    atoms = run.structure.atoms
+    shown = np.flatnonzero(~is_water(atoms)[atoms.residue])
     if 0 < len(shown) < run.structure.n_atoms:
         notes.append(f"{run.structure.n_atoms - len(shown)} atoms of water are not shown.")
     else:
