@@ -620,9 +620,9 @@ def test_algorithms_by_name():
 def test_wrong_normals_are_named():
     tree = bead_chain(6, 0.15, 1.9)
     for method in (SOLVER.square_root, SOLVER.inverse_square_root):
-        with pytest.raises(ArgumentError, match=r"normals have shape \(4,\), expected \(9,\)"):
+        with pytest.raises(ArgumentError, match=r"normals has shape \(4,\), expected \(9,\)"):
             method(tree, tree.reference, np.zeros(4))
-        with pytest.raises(ArgumentError, match="normals hold values that are not finite"):
+        with pytest.raises(ArgumentError, match="normals holds values that are not finite"):
             method(tree, tree.reference, np.full((9, 2), np.nan))
 
 

@@ -6,6 +6,7 @@ potential and the integrators use its kernels directly.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -68,22 +69,20 @@ class ArticulatedSolver(ReusingSolver[ArticulatedFactor]):
     def _solve(self, tree: TreeModel, state: State, b: np.ndarray) -> np.ndarray:
         if b.ndim != 1:
             return super()._solve(tree, state, b)
+        return self._in_one_call(factor_and_solve, tree, state, b)
+
+    def _accelerations(self, tree: TreeModel, state: State, v: np.ndarray, tau: np.ndarray) -> np.ndarray:
+        return self._in_one_call(forward_dynamics, tree, state, v, tau)
+
+    def _in_one_call(self, kernel: Callable, tree: TreeModel, state: State, *vectors: np.ndarray) -> np.ndarray:
+        """Return what a kernel that factors by itself writes into its last argument (n_dof,)."""
         factor = self.pool.take(tree)
-        x = np.empty(len(b))
-        bad = factor_and_solve(factor.packed, factor.scratch, *moving_copy(state), b, x)
+        x = np.empty(tree.n_dof)
+        bad = kernel(factor.packed, factor.scratch, *moving_copy(state), *vectors, x)
         self.pool.give(tree, factor)
         if bad >= 0:
             raise_singular(tree, bad)
         return x
-
-    def _accelerations(self, tree: TreeModel, state: State, v: np.ndarray, tau: np.ndarray) -> np.ndarray:
-        factor = self.pool.take(tree)
-        acc = np.empty(tree.n_dof)
-        bad = forward_dynamics(factor.packed, factor.scratch, *moving_copy(state), v, tau, acc)
-        self.pool.give(tree, factor)
-        if bad >= 0:
-            raise_singular(tree, bad)
-        return acc
 
     def accelerations_of_states(
         self, tree: TreeModel, q: Any, velocities: Any, tau: Any, base_rotation: Any = None

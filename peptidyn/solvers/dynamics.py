@@ -20,13 +20,7 @@ from numba import njit
 from peptidyn.model.kinematics import FREE, POINT, PRISMATIC, link_twists, project_wrenches
 from peptidyn.model.state import State
 from peptidyn.model.tree import Links, TreeModel
-
-
-@njit(cache=True)
-def _cross_add(a, b, scale, out):
-    out[0] += scale * (a[1] * b[2] - a[2] * b[1])
-    out[1] += scale * (a[2] * b[0] - a[0] * b[2])
-    out[2] += scale * (a[0] * b[1] - a[1] * b[0])
+from peptidyn.solvers.spatial_algebra import add_cross
 
 
 @njit(cache=True)
@@ -47,18 +41,18 @@ def _link_accelerations(parent, joint, dof, axis, p, v, acc, w, dw, du):
             du[l, i] = du[up, i]
             dw[l, i] = dw[up, i]
             t[i] = 0.0
-        _cross_add(dw[up], r, 1.0, du[l])
-        _cross_add(w[up], r, 1.0, t)
-        _cross_add(w[up], t, 1.0, du[l])
+        add_cross(dw[up], r, 1.0, du[l])
+        add_cross(w[up], r, 1.0, t)
+        add_cross(w[up], t, 1.0, du[l])
         rate, change = v[dof[l]], acc[dof[l]]
         if joint[l] == PRISMATIC:
             for i in range(3):
                 du[l, i] += axis[l, i] * change
-            _cross_add(w[up], axis[l], 2.0 * rate, du[l])
+            add_cross(w[up], axis[l], 2.0 * rate, du[l])
         else:
             for i in range(3):
                 dw[l, i] += axis[l, i] * change
-            _cross_add(w[up], axis[l], rate, dw[l])
+            add_cross(w[up], axis[l], rate, dw[l])
 
 
 @njit(cache=True)
@@ -72,15 +66,15 @@ def _link_wrenches(mass, com, inertia, p, w, dw, du, torque, force):
             force[l, i] = du[l, i]
             torque[l, i] = 0.0
             t[i] = 0.0
-        _cross_add(dw[l], r, 1.0, force[l])
-        _cross_add(w[l], r, 1.0, t)
-        _cross_add(w[l], t, 1.0, force[l])
+        add_cross(dw[l], r, 1.0, force[l])
+        add_cross(w[l], r, 1.0, t)
+        add_cross(w[l], t, 1.0, force[l])
         for i in range(3):
             force[l, i] *= mass[l]
             t[i] = inertia[l, i, 0] * w[l, 0] + inertia[l, i, 1] * w[l, 1] + inertia[l, i, 2] * w[l, 2]
             torque[l, i] = inertia[l, i, 0] * dw[l, 0] + inertia[l, i, 1] * dw[l, 1] + inertia[l, i, 2] * dw[l, 2]
-        _cross_add(w[l], t, 1.0, torque[l])
-        _cross_add(r, force[l], 1.0, torque[l])
+        add_cross(w[l], t, 1.0, torque[l])
+        add_cross(r, force[l], 1.0, torque[l])
 
 
 @njit(cache=True)

@@ -41,7 +41,6 @@ from peptidyn.core.errors import ArgumentError
 from peptidyn.model.kinematics import link_twists, project_wrenches
 from peptidyn.model.state import State
 from peptidyn.model.tree import TreeModel
-from peptidyn.solvers.dynamics import link_bias_forces
 from peptidyn.solvers.free_bodies import FreeBodies, joint_rows, row_scratch
 from peptidyn.solvers.protocol import FactorPool, ReusableFactor, ReusingSolver, raise_singular
 
@@ -504,10 +503,10 @@ class FixmanFactor(ReusableFactor):
         n_soft, hard, at = np.empty(n, dtype=np.int64), np.empty(n, dtype=np.int64), np.empty((n, 6), dtype=np.int64)
         rows, root, gain = np.empty((n, 6, 6)), np.empty((n, 6, 6)), np.empty((n, 6, 6))
         self._free = free
-        self._topology = (tree.parent, tree.joint, tree.dof)
+        self.topology, self.placed = (tree.parent, tree.joint, tree.dof), links
         self._eliminated = (free.inverse_inertia, free.inverse_mass, n_soft, hard, at, rows, root, gain)
         self._known = (
-            *self._topology, links.axis, links.p, links.mass, links.com, links.inertia, free.dof, free.link, free.up,
+            *self.topology, links.axis, links.p, links.mass, links.com, links.inertia, free.dof, free.link, free.up,
             n_soft, hard, at, rows, free.inverse_inertia, free.inverse_mass, gain, root,
         )  # fmt: skip
         self._scratch = np.empty((4, n, 6)), np.empty((4, tree.n_links, 3)), np.empty((4, tree.n_dof))
@@ -529,11 +528,6 @@ class FixmanFactor(ReusableFactor):
         _solve(*self._known, b, *self._scratch, x)
         return x
 
-    def solve_moving(self, v: np.ndarray, tau: np.ndarray) -> np.ndarray:
-        """Return M^-1 (tau - c) (n_dof,), with the velocity-dependent forces c at velocities `v` (n_dof,)."""
-        rhs = tau - link_bias_forces(*self._topology, self._free.links, v)
-        return self.solve(rhs[:, None])[:, 0]
-
     def log_det(self) -> float:
         return self._log_det
 
@@ -549,13 +543,6 @@ class FixmanSolver(ReusingSolver[FixmanFactor]):
     paper = "Lee, Wang & Chirikjian 2007, O(n) mass matrix inversion using Lie derivatives (after Fixman 1974)"
 
     pool = FactorPool(FixmanFactor)
-
-    def _accelerations(self, tree: TreeModel, state: State, v: np.ndarray, tau: np.ndarray) -> np.ndarray:
-        factor = self.pool.take(tree)
-        factor.refactor(tree, state)
-        acceleration = factor.solve_moving(v, tau)
-        self.pool.give(tree, factor)
-        return acceleration
 
     def constrained(self, tree: TreeModel, state: State, hard: str | int | Iterable[str | int]) -> FixmanFactor:
         """Factor M of the tree with some of its soft coordinates held: they join the hard ones.

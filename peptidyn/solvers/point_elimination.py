@@ -48,7 +48,6 @@ from peptidyn.model.kinematics import (
 )
 from peptidyn.model.state import State
 from peptidyn.model.tree import TreeModel
-from peptidyn.solvers.dynamics import link_bias_forces
 from peptidyn.solvers.point_elimination_plan import Plan, make_plan
 from peptidyn.solvers.point_elimination_rows import sparse_rows, write_rows
 from peptidyn.solvers.protocol import FactorPool, ReusableFactor, ReusingSolver, raise_singular
@@ -386,11 +385,10 @@ class FixmanPointsFactor(ReusableFactor):
     def __init__(self, tree: TreeModel, plan: Plan):
         blocks = plan.blocks
         self._plan = plan
-        self._links = tree.empty_links()
+        self.topology, self.placed = (tree.parent, tree.joint, tree.dof), tree.empty_links()
         self._motion = _Motion(
-            tree.parent, tree.joint, tree.dof, tree.atom_link, tree.masses, self._links.axis, self._links.p,
-            np.empty((tree.n_atoms, 3)),
-        )  # fmt: skip
+            *self.topology, tree.atom_link, tree.masses, self.placed.axis, self.placed.p, np.empty((tree.n_atoms, 3))
+        )
         sizes = (blocks.soft_at[-1], blocks.hard_at[-1], blocks.factor_at[-1], blocks.gain_at[-1])
         self._soft, self._hard, self._factors, self._gains = (np.empty(size) for size in sizes)
         self._matrices = np.empty(plan.fronts.store)
@@ -403,7 +401,7 @@ class FixmanPointsFactor(ReusableFactor):
 
     def refactor(self, tree: TreeModel, state: State) -> None:
         tree.check_state(state)
-        plan, links = self._plan, self._links
+        plan, links = self._plan, self.placed
         log_scale, self.log_det_H22, bad = _factor(
             tree.link_arrays, (state.base_position, state.base_rotation, state.q),
             (links.R, links.p, links.axis, links.com, links.inertia), self._motion, tree.local, plan.frames,
@@ -433,12 +431,6 @@ class FixmanPointsFactor(ReusableFactor):
             refinements, self._scratch, b, out,
         )  # fmt: skip
         return out
-
-    def solve_moving(self, v: np.ndarray, tau: np.ndarray) -> np.ndarray:
-        """Return M^-1 (tau - c) (n_dof,), with the velocity-dependent forces c at velocities `v` (n_dof,)."""
-        motion = self._motion
-        rhs = tau - link_bias_forces(motion.parent, motion.joint, motion.dof, self._links, v)
-        return self.solve(rhs[:, None])[:, 0]
 
     def log_det(self) -> float:
         """Return ln det M by Fixman's theorem (8)."""
@@ -473,10 +465,3 @@ class FixmanPointsSolver(ReusingSolver[FixmanPointsFactor]):
         if plan is None:
             plan = self._plans[tree] = make_plan(tree)
         return FixmanPointsFactor(tree, plan)
-
-    def _accelerations(self, tree: TreeModel, state: State, v: np.ndarray, tau: np.ndarray) -> np.ndarray:
-        factor = self.pool.take(tree)
-        factor.refactor(tree, state)
-        acceleration = factor.solve_moving(v, tau)
-        self.pool.give(tree, factor)
-        return acceleration

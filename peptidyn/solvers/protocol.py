@@ -25,8 +25,8 @@ from peptidyn.core.checks import all_finite
 from peptidyn.core.errors import ArgumentError, SolverError, UnsupportedError
 from peptidyn.core.units import plain_array
 from peptidyn.model.state import State
-from peptidyn.model.tree import TreeModel
-from peptidyn.solvers.dynamics import bias_forces
+from peptidyn.model.tree import Links, TreeModel
+from peptidyn.solvers.dynamics import bias_forces, link_bias_forces
 
 
 class Factor(ABC):
@@ -73,13 +73,7 @@ class Solver(ABC):
         b : (n_dof,) or (n_dof, m)
             One or many right-hand sides, one per column.
         """
-        rhs = plain_array(b)
-        if rhs.ndim not in (1, 2) or rhs.shape[0] != tree.n_dof:
-            raise ArgumentError(
-                f"b has shape {rhs.shape}, expected ({tree.n_dof},) or ({tree.n_dof}, m): one row per degree of freedom"
-            )
-        if not all_finite(rhs):
-            raise ArgumentError("b holds values that are not finite numbers")
+        rhs = check_columns("b", b, tree.n_dof)
         tree.check_state(state)
         return self._finite(self._solve(tree, state, rhs))
 
@@ -147,7 +141,18 @@ class ReusableFactor(Factor):
     ----------
     tree : TreeModel
         For its sizes and arrays. The tree itself must not be kept: `FactorPool` would then keep it alive for ever.
+
+    Attributes
+    ----------
+    topology : tuple
+        parent, joint and dof of the tree, and
+    placed : Links
+        its links where `refactor` has placed them: what `accelerations` reads. A method with another way to
+        accelerations needs neither.
     """
+
+    topology: tuple[np.ndarray, np.ndarray, np.ndarray]
+    placed: Links
 
     @abstractmethod
     def __init__(self, tree: TreeModel):
@@ -157,8 +162,14 @@ class ReusableFactor(Factor):
     def refactor(self, tree: TreeModel, state: State) -> None:
         """Factor M of another state; raise SolverError, naming the body, if it is singular."""
 
+    def accelerations(self, v: np.ndarray, tau: np.ndarray) -> np.ndarray:
+        """Return M^-1 (tau - c) (n_dof,), with the velocity-dependent forces c at velocities `v` (n_dof,)."""
+        rhs = tau - link_bias_forces(*self.topology, self.placed, v)
+        return self.solve(rhs[:, None])[:, 0]
+
 
 AnyFactor = TypeVar("AnyFactor", bound=ReusableFactor)
+Answer = TypeVar("Answer")
 
 
 class FactorPool(Generic[AnyFactor]):
@@ -199,18 +210,34 @@ class ReusingSolver(Solver, Generic[AnyFactor]):
         return factor
 
     def _solve(self, tree: TreeModel, state: State, b: np.ndarray) -> np.ndarray:
-        factor = self.pool.take(tree)
-        factor.refactor(tree, state)
-        x = factor.solve(b[:, None] if b.ndim == 1 else b)
-        self.pool.give(tree, factor)
-        return x.reshape(b.shape)
+        columns = b[:, None] if b.ndim == 1 else b
+        return self._ask(tree, state, lambda factor: factor.solve(columns)).reshape(b.shape)
 
     def _log_det(self, tree: TreeModel, state: State) -> float:
+        return self._ask(tree, state, lambda factor: factor.log_det())
+
+    def _accelerations(self, tree: TreeModel, state: State, v: np.ndarray, tau: np.ndarray) -> np.ndarray:
+        return self._ask(tree, state, lambda factor: factor.accelerations(v, tau))
+
+    def _ask(self, tree: TreeModel, state: State, question: Callable[[AnyFactor], Answer]) -> Answer:
+        """Return the answer of a factor of `state`, which the next call fills again."""
         factor = self.pool.take(tree)
         factor.refactor(tree, state)
-        value = factor.log_det()
+        answer = question(factor)
         self.pool.give(tree, factor)
-        return value
+        return answer
+
+
+def check_columns(name: str, values: Any, n: int) -> np.ndarray:
+    """Return `values` (n,) or (n, m) as float64; raise ArgumentError if they have another shape or are not finite."""
+    array = plain_array(values)
+    if array.ndim not in (1, 2) or array.shape[0] != n:
+        raise ArgumentError(
+            f"{name} has shape {array.shape}, expected ({n},) or ({n}, m): one row per degree of freedom"
+        )
+    if not all_finite(array):
+        raise ArgumentError(f"{name} holds values that are not finite numbers")
+    return array
 
 
 def raise_singular(tree: TreeModel, link: int) -> NoReturn:

@@ -200,14 +200,8 @@ WORK = 7
 @njit(cache=True)
 def fd1(links, gains, rates, T, work, rows, theta):
     """Forward dynamics by (4.17)-(4.22)."""
-    V, a, b, z, zeta, _, _ = work
-    eps, T_free = rows
-    write_motion(links, rates, Motion(V, a, b))
-    _remove_bias(links, a, b, T, zeta, z, T_free)
-    z[:] = 0.0
-    filter_sweep(links, gains, T_free, z, eps)
-    scale_innovations(links, gains, INVERSE, eps)
-    smooth_sweep(links, gains, eps, z, theta)
+    _write_innovations(links, gains, rates, T, work, rows)
+    smooth_sweep(links, gains, rows[0], work[3], theta)
 
 
 @njit(cache=True)
@@ -216,14 +210,21 @@ def fd2(links, gains, rates, T, work, rows, theta):
 
     The last part of `work` becomes alpha, the spatial acceleration of every link (5.6).
     """
-    V, a, b, z, zeta, lam, alpha = work
+    _write_innovations(links, gains, rates, T, work, rows)
+    _, a, _, _, zeta, lam, alpha = work
+    smooth_accelerations_sweep(links, gains, a, rows[0], lam, zeta, alpha, theta)
+
+
+@njit(cache=True)
+def _write_innovations(links, gains, rates, T, work, rows):
+    """Write D^-1 (I - H Psi L) T' with the torques T' free of bias, (4.17)-(4.20), into the first of `rows`."""
+    V, a, b, z, zeta, _, _ = work
     eps, T_free = rows
     write_motion(links, rates, Motion(V, a, b))
     _remove_bias(links, a, b, T, zeta, z, T_free)
     z[:] = 0.0
     filter_sweep(links, gains, T_free, z, eps)
     scale_innovations(links, gains, INVERSE, eps)
-    smooth_accelerations_sweep(links, gains, a, eps, lam, zeta, alpha, theta)
 
 
 @njit(cache=True)

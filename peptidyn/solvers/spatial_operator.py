@@ -6,16 +6,15 @@ algorithms for forward dynamics in `peptidyn.solvers.spatial_dynamics`.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from peptidyn.core.checks import all_finite
 from peptidyn.core.errors import ArgumentError
-from peptidyn.core.units import plain_array
 from peptidyn.model.state import State
 from peptidyn.model.tree import TreeModel
-from peptidyn.solvers.protocol import FactorPool, ReusableFactor, ReusingSolver, Solver, raise_singular
+from peptidyn.solvers.protocol import FactorPool, ReusableFactor, ReusingSolver, Solver, check_columns, raise_singular
 from peptidyn.solvers.spatial_dynamics import ALGORITHMS, WORK
 from peptidyn.solvers.spatial_factors import (
     PIVOT_TOLERANCE,
@@ -69,7 +68,7 @@ class SpatialOperatorFactor(ReusableFactor):
         """Return ln det M = sum of ln D over the joints + ln det D(N) of the bases."""
         return float(sum_log_pivots(self.gains))
 
-    def accelerations(self, algorithm: str, v: np.ndarray, tau: np.ndarray) -> np.ndarray:
+    def accelerations(self, v: np.ndarray, tau: np.ndarray, algorithm: str = DEFAULT_ALGORITHM) -> np.ndarray:
         """Return the generalised accelerations (n_dof,) by one of the algorithms."""
         theta = np.empty(len(tau))
         ALGORITHMS[algorithm](self.links, self.gains, v, tau, self._work, self._rows, theta)
@@ -77,7 +76,7 @@ class SpatialOperatorFactor(ReusableFactor):
 
     def link_accelerations(self, v: np.ndarray, tau: np.ndarray) -> np.ndarray:
         """Return the spatial accelerations (n_links, 6) of all links by algorithm FD2."""
-        self.accelerations("fd2", v, tau)
+        self.accelerations(v, tau, "fd2")
         return self._work[-1].copy()
 
     def square_root(self, normals: np.ndarray) -> np.ndarray:
@@ -124,11 +123,7 @@ class SpatialOperatorSolver(ReusingSolver[SpatialOperatorFactor]):
         return Solver.accelerations(solver, tree, state, velocities, tau)
 
     def _accelerations(self, tree: TreeModel, state: State, v: np.ndarray, tau: np.ndarray) -> np.ndarray:
-        factor = self.pool.take(tree)
-        factor.refactor(tree, state)
-        acceleration = factor.accelerations(self.algorithm, v, tau)
-        self.pool.give(tree, factor)
-        return acceleration
+        return self._ask(tree, state, lambda factor: factor.accelerations(v, tau, self.algorithm))
 
     def link_accelerations(self, tree: TreeModel, state: State, velocities: Any, tau: Any) -> np.ndarray:
         """Return the spatial acceleration of every link under generalised forces `tau`, by algorithm FD2; O(n).
@@ -146,7 +141,7 @@ class SpatialOperatorSolver(ReusingSolver[SpatialOperatorFactor]):
         """
         v = tree.check_dof_vector("velocities", velocities)
         t = tree.check_dof_vector("tau", tau)
-        return self._finite(self.factor(tree, state).link_accelerations(v, t))
+        return self._finite(self._ask(tree, state, lambda factor: factor.link_accelerations(v, t)))
 
     def square_root(self, tree: TreeModel, state: State, normals: Any) -> np.ndarray:
         """Return L z with L = (I + H Phi L) D^(1/2), L L^T = M: normals become momenta of covariance M; O(n).
@@ -158,27 +153,16 @@ class SpatialOperatorSolver(ReusingSolver[SpatialOperatorFactor]):
         normals : (n_dof,) or (n_dof, m)
             Independent unit normals z, one sample per column.
         """
-        z = _check_normals(tree, normals)
-        columns = z if z.ndim == 2 else z[:, None]
-        return self._finite(self.factor(tree, state).square_root(columns)).reshape(z.shape)
+        return self._root(tree, state, normals, SpatialOperatorFactor.square_root)
 
     def inverse_square_root(self, tree: TreeModel, state: State, normals: Any) -> np.ndarray:
         """Return L^-T z = (I - H Psi L)^T D^(-T/2) z: normals become velocities of covariance M^-1; O(n).
 
         Arguments as in `square_root`; L is the factor that `square_root` applies.
         """
-        z = _check_normals(tree, normals)
+        return self._root(tree, state, normals, SpatialOperatorFactor.inverse_square_root)
+
+    def _root(self, tree: TreeModel, state: State, normals: Any, apply: Callable) -> np.ndarray:
+        z = check_columns("normals", normals, tree.n_dof)
         columns = z if z.ndim == 2 else z[:, None]
-        return self._finite(self.factor(tree, state).inverse_square_root(columns)).reshape(z.shape)
-
-
-def _check_normals(tree: TreeModel, normals: Any) -> np.ndarray:
-    z = plain_array(normals)
-    if z.ndim not in (1, 2) or z.shape[0] != tree.n_dof:
-        raise ArgumentError(
-            f"normals have shape {z.shape}, expected ({tree.n_dof},) or ({tree.n_dof}, m): one row per degree of "
-            "freedom"
-        )
-    if not all_finite(z):
-        raise ArgumentError("normals hold values that are not finite numbers")
-    return z
+        return self._finite(self._ask(tree, state, lambda factor: apply(factor, columns))).reshape(z.shape)

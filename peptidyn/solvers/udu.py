@@ -29,13 +29,10 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from peptidyn.core.errors import ArgumentError
-from peptidyn.core.units import plain_array
 from peptidyn.model.kinematics import FREE, POINT, PRISMATIC, link_snapshot
 from peptidyn.model.state import State
 from peptidyn.model.tree import TreeModel
-from peptidyn.solvers.dynamics import link_bias_forces
-from peptidyn.solvers.protocol import FactorPool, ReusableFactor, ReusingSolver, raise_singular
+from peptidyn.solvers.protocol import FactorPool, ReusableFactor, ReusingSolver, check_columns, raise_singular
 from peptidyn.solvers.spatial_algebra import add_shifted_inertia, smallest_pivot
 
 PIVOT_TOLERANCE = 1e-13
@@ -412,16 +409,15 @@ class UDUFactor(ReusableFactor):
 
     def __init__(self, tree: TreeModel):
         n, n_molecules = tree.n_links, tree.n_molecules
-        self._topology = (tree.parent, tree.joint, tree.dof)
+        self.topology = (tree.parent, tree.joint, tree.dof)
         self._molecule = tree.molecule
         self._shape = n, tree.n_dof
-        self._links = tree.empty_links()
+        self.placed = links = tree.empty_links()
         self._p, self._psi_hat = np.empty((n, 6)), np.empty((n, 6))
         self._r = np.empty((n, 3))
         self._m_hat = np.empty(n)
         self._block, self._base_factor = np.empty((n_molecules, 6, 6)), np.empty((n_molecules, 6, 6))
         self._one_column = np.empty((n, 6, 1))
-        links = self._links
         self._written = (
             links.R, links.p, links.axis, links.com, links.inertia, self._p, self._r, np.empty((n, 6, 6)),
             self._psi_hat, self._m_hat, self._block, self._base_factor,
@@ -437,52 +433,43 @@ class UDUFactor(ReusableFactor):
         """Return M^-1 b, by the three triangular and diagonal systems (24)."""
         x = np.empty(b.shape)
         _solve(
-            *self._topology, self._molecule, self._p, self._r, self._psi_hat, self._m_hat, self._base_factor, b,
+            *self.topology, self._molecule, self._p, self._r, self._psi_hat, self._m_hat, self._base_factor, b,
             self._scratch(b.shape[1]), x,
         )  # fmt: skip
         return x
 
     def log_det(self) -> float:
         """Return ln det M = ln det D, because det U = 1."""
-        parent, joint, _ = self._topology
+        parent, joint, _ = self.topology
         return float(_log_det(parent, joint, self._molecule, self._m_hat, self._base_factor))
-
-    def solve_moving(self, v: np.ndarray, tau: np.ndarray) -> np.ndarray:
-        """Return M^-1 (tau - c) (n_dof,), with the velocity-dependent forces c at velocities `v` (n_dof,)."""
-        rhs = tau - link_bias_forces(*self._topology, self._links, v)
-        return self.solve(rhs[:, None])[:, 0]
 
     def u_product(self, x: Any) -> np.ndarray:
         """Return U x for `x` (n_dof,) or (n_dof, m)."""
         columns, shape = self._columns(x)
         y = np.empty_like(columns)
-        _multiply_U(*self._topology, self._p, self._r, self._psi_hat, columns, self._scratch(columns.shape[1]), y)
+        _multiply_U(*self.topology, self._p, self._r, self._psi_hat, columns, self._scratch(columns.shape[1]), y)
         return y.reshape(shape)
 
     def ut_product(self, x: Any) -> np.ndarray:
         """Return U^T x for `x` (n_dof,) or (n_dof, m)."""
         columns, shape = self._columns(x)
         y = np.empty_like(columns)
-        _multiply_UT(*self._topology, self._p, self._r, self._psi_hat, columns, self._scratch(columns.shape[1]), y)
+        _multiply_UT(*self.topology, self._p, self._r, self._psi_hat, columns, self._scratch(columns.shape[1]), y)
         return y.reshape(shape)
 
     def d_product(self, x: Any) -> np.ndarray:
         """Return D x for `x` (n_dof,) or (n_dof, m)."""
         columns, shape = self._columns(x)
         y = np.empty_like(columns)
-        _multiply_D(*self._topology, self._molecule, self._m_hat, self._block, columns, y)
+        _multiply_D(*self.topology, self._molecule, self._m_hat, self._block, columns, y)
         return y.reshape(shape)
 
     def _scratch(self, m: int) -> np.ndarray:
         return self._one_column if m == 1 else np.empty((self._shape[0], 6, m))
 
     def _columns(self, x: Any) -> tuple[np.ndarray, tuple[int, ...]]:
-        values = plain_array(x)
         n = self._shape[1]
-        if values.ndim not in (1, 2) or values.shape[0] != n:
-            raise ArgumentError(
-                f"x has shape {values.shape}, expected ({n},) or ({n}, m): one row per degree of freedom"
-            )
+        values = check_columns("x", x, n)
         width = 1 if values.ndim == 1 else values.shape[1]
         return np.ascontiguousarray(values).reshape(n, width), values.shape
 
@@ -497,10 +484,3 @@ class UDUSolver(ReusingSolver[UDUFactor]):
     name = "udu"
     paper = "S. K. Saha, The UDU^T decomposition of manipulator inertia matrix"
     pool = FactorPool(UDUFactor)
-
-    def _accelerations(self, tree: TreeModel, state: State, v: np.ndarray, tau: np.ndarray) -> np.ndarray:
-        factor = self.pool.take(tree)
-        factor.refactor(tree, state)
-        acceleration = factor.solve_moving(v, tau)
-        self.pool.give(tree, factor)
-        return acceleration

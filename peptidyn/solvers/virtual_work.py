@@ -544,13 +544,6 @@ class VirtualWorkSolver(ReusingSolver[VirtualWorkFactor]):
 
     pool = FactorPool(VirtualWorkFactor)
 
-    def _accelerations(self, tree: TreeModel, state: State, v: np.ndarray, tau: np.ndarray) -> np.ndarray:
-        factor = self.pool.take(tree)
-        factor.refactor(tree, state)
-        acceleration = factor.accelerations(v, tau)
-        self.pool.give(tree, factor)
-        return acceleration
-
     def constraint_forces(self, tree: TreeModel, state: State, velocities: Any, tau: Any) -> np.ndarray:
         """Return the constraint wrench at every joint, (n_links, 6).
 
@@ -571,4 +564,4 @@ class VirtualWorkSolver(ReusingSolver[VirtualWorkFactor]):
         """
         v = tree.check_dof_vector("velocities", velocities)
         t = tree.check_dof_vector("tau", tau)
-        return self._finite(self.factor(tree, state).constraint_wrenches(v, t))
+        return self._finite(self._ask(tree, state, lambda factor: factor.constraint_wrenches(v, t)))
