@@ -225,7 +225,7 @@ def fit_state(tree: TreeModel, x: np.ndarray) -> Fit:
     base_position = np.empty((tree.n_molecules, 3))
     base_rotation = np.empty((tree.n_molecules, 4))
     misfit = np.empty(tree.n_links)
-    scratch = _make_scratch.py_func(tree.n_links, tree.n_atoms, tree.n_molecules)
+    scratch = _make_scratch(tree.n_links, tree.n_atoms, tree.n_molecules)
     rmsd = _fit_frame(_fixed_arguments(tree), x, scratch, q, base_position, base_rotation, misfit)
     return Fit(State.make(tree, q, base_position, base_rotation), misfit, float(rmsd))
 
