@@ -12,8 +12,8 @@ import numpy as np
 from peptidyn.core.residues import is_amino_acid, is_water
 from peptidyn.io.structure import Structure
 from peptidyn.model.backbone import BackboneTable
-from peptidyn.model.chemistry import BENDS, CHIS
 from peptidyn.model.kinematics import FIXED, FREE, POINT
+from peptidyn.model.soft import BENDS, CHIS
 from peptidyn.model.tree import TreeModel
 
 _TORSIONS = ("phi", "psi", "carboxyl", "omega", *CHIS, "rotor", "amide", "methyl", "polar")

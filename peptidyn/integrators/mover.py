@@ -52,8 +52,6 @@ class Mover:
         link_atom = np.zeros(n + 1, dtype=np.int64)
         np.cumsum(np.bincount(tree.atom_link, minlength=n), out=link_atom[1:])
         local = np.einsum("aji,aj->ai", link_axes(tree)[tree.atom_link[order]], tree.local[order])
-        bend = np.zeros(nq, dtype=np.bool_)
-        bend[tree.bend_index] = True
         self._q, self._momentum = np.empty(nq), np.zeros(nd)
         self._base_position, self._base_rotation = np.empty((nm, 3)), np.empty((nm, 4))
         self._saved = (np.empty((nm, 3)), np.empty((nm, 4)), np.empty(nq), np.empty(nd))
@@ -66,11 +64,11 @@ class Mover:
         packed = pack(tree)
         self._arguments = (
             packed, make_scratch(packed, nm),
-            (tree.molecule_link, tree.molecule_dof, order, local, link_atom, bend),
+            (tree.molecule_link, tree.molecule_dof, order, local, link_atom, tree.measure),
             (self._base_position, self._base_rotation, self._q, self._momentum, *self._saved),
             (
                 self._torque, self._fixman, np.empty(nq), self._normals, self._velocity, self._log_det,
-                np.zeros((n, moves.N_DRIFT, 4)),
+                np.zeros((n, moves.N_DRIFT, 4)), np.zeros(nd), np.empty(nq),
             ),
             (self._x, self._force, self._atom_velocity), self._status,
         )  # fmt: skip
@@ -267,8 +265,7 @@ class Mover:
         self._need_factor()
         self._note(moves.LOG_DET)
         self.flush()
-        bends = self._q[self.tree.bend_index]
-        return float(0.5 * self._log_det.sum() - np.log(np.abs(np.sin(bends))).sum())
+        return float(0.5 * self._log_det.sum() - self.tree.log_jacobian(self._q))
 
     # ------------------------------------------------------------------ moves
 

@@ -5,10 +5,11 @@ only. One compiled function runs them all, so that everything between two force 
 
 Drift A is RATTLE in minimal coordinates: from (q0, p0) find q1 such that
 
-    J(q0)^T m (x(q1) - x(q0)) / h = p0,        then        p1 = J(q1)^T m (x(q1) - x(q0)) / h .
+    J(q0)^T m (x(q1) - x(q0)) / h + a (q1 - q0) / h = p0,  then  p1 = J(q1)^T m (x(q1) - x(q0)) / h + a (q1 - q0) / h ,
 
-It is symmetric, symplectic and conserves linear and angular momentum. q1 is found by q1 <- q1 (+) h M(q0)^-1 [residual]
-with the factor of M at q0. Sums over atoms are taken body by body. With the centre of mass c, the second moments
+with the joint inertia a. It is symmetric, symplectic and conserves linear and angular momentum. q1 is found by q1 <-
+q1 (+) h M(q0)^-1 [residual] with the factor of M at q0, and where that does not converge by Anderson's method on the
+same equations. Sums over atoms are taken body by body. With the centre of mass c, the second moments
 C = sum m s s^T about it in the body's axes, the columns r_i of the rotation R1, and the rows b_i of C R0^T,
 
     sum m (x1 - x0) = m (c1 - c0),        sum m s0 x (x1 - x0) = sum m s1 x (x1 - x0) = sum b_i x r_i .
@@ -22,6 +23,7 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 from numba import prange
 
 from peptidyn.kernels import passes as kernels
@@ -42,9 +44,9 @@ from peptidyn.kernels.lanes import (
     total,
     turned,
 )
-from peptidyn.kernels.packing import BLADE, COM, MASS, MOMENT, PLATE, E
-from peptidyn.kernels.passes import A, F, G, R, S
-from peptidyn.model.kinematics import FREE, POINT, PRISMATIC
+from peptidyn.kernels.packing import BLADE, COM, INERTIA, MASS, MOMENT, PLATE, E
+from peptidyn.kernels.passes import V_THEN_G, A, F, R, S
+from peptidyn.model.kinematics import BEND, FLAT, FREE, POINT, PRISMATIC, STRETCH
 
 FACTOR = 0
 """Poses and factor of the present configuration."""
@@ -77,8 +79,11 @@ AXES, PLACE, ROWS, BEFORE, N_DRIFT = 0, 3, 4, 7, 8
 ROUNDING = 1e-10
 """Corrections (nm or rad) below this that no longer shrink are rounding error, which grows with the chain."""
 
-DRIFT_ITERATIONS = 60
-"""More iterations than this mean that the step is too large."""
+DRIFT_ITERATIONS = 40
+"""If corrections with the factor at the start need more iterations than this, Anderson's method takes over."""
+
+ANDERSON_ITERATIONS, ANDERSON_DEPTH = 150, 6
+"""More iterations than this mean that the step is too large; and how many earlier ones are combined."""
 
 
 @njit(cache=True, error_model="numpy", inline="always")
@@ -167,7 +172,7 @@ def _solve(packed, scratch, first, last, b, x):
 
 
 @njit(cache=True, error_model="numpy", inline="always")
-def _fixman_torque(packed, scratch, first, last, bend, q, gradient, out):
+def _fixman_torque(packed, scratch, first, last, measure, q, gradient, out):
     """Write -d/dq of ln(det M / J^2) / 2; zero for the base."""
     _, _, dof, coordinate, _, _, _ = packed
     w, _, pivot, root = scratch
@@ -177,8 +182,10 @@ def _fixman_torque(packed, scratch, first, last, bend, q, gradient, out):
     for l in range(first + 1, last):
         c = coordinate[l]
         out[dof[l]] = -0.5 * gradient[c]
-        if bend[c]:
+        if measure[c] == BEND:
             out[dof[l]] += 1.0 / math.tan(q[c])
+        elif measure[c] == STRETCH:
+            out[dof[l]] += 2.0 / q[c]
 
 
 @njit(cache=True, error_model="numpy", inline="always")
@@ -195,7 +202,7 @@ def _thermalise(packed, scratch, first, last, m, keep, strength, normals, moment
         momentum[i] = keep * momentum[i] + strength * (
             u + ((s0 * f0 + s1 * f1) + (s2 * f2 + s3 * f3) + (s4 * f4 + s5 * f5))
         )  # fmt: skip
-        g0, g1, g2, g3, g4, g5 = get6(w, l, G)
+        g0, g1, g2, g3, g4, g5 = get6(w, l, V_THEN_G)
         add6(w, parent[l], F, f0 + g0 * u, f1 + g1 * u, f2 + g2 * u, f3 + g3 * u, f4 + g4 * u, f5 + g5 * u)
     i = dof[first]
     if joint[first] == FREE:
@@ -213,26 +220,30 @@ def _thermalise(packed, scratch, first, last, m, keep, strength, normals, moment
 
 
 @njit(cache=True, error_model="numpy", inline="always")
+def _turn_base(wx, wy, wz, rotation):
+    """Turn a base in place by the vector w; return the angle."""
+    angle = math.sqrt(wx * wx + wy * wy + wz * wz)
+    c = math.cos(0.5 * angle)
+    n = 0.5 if angle < 1e-8 else math.sin(0.5 * angle) / angle
+    x, y, z = n * wx, n * wy, n * wz
+    a, b, d, g = rotation[0], rotation[1], rotation[2], rotation[3]
+    r0 = c * a - x * b - y * d - z * g
+    r1 = c * b + x * a + y * g - z * d
+    r2 = c * d - x * g + y * a + z * b
+    r3 = c * g + x * d - y * b + z * a
+    norm = math.sqrt(r0 * r0 + r1 * r1 + r2 * r2 + r3 * r3)
+    rotation[0], rotation[1], rotation[2], rotation[3] = r0 / norm, r1 / norm, r2 / norm, r3 / norm
+    return angle
+
+
+@njit(cache=True, error_model="numpy", inline="always")
 def _displace(packed, turn, first, last, m, h, v, base_position, base_rotation, q):
     """Move a molecule in place by h v: (+) of the drift; return the largest change (nm or rad)."""
     _, joint, dof, coordinate, _, _, q_reference = packed
     largest = 0.0
     k = dof[first]
     if joint[first] == FREE:
-        wx, wy, wz = h * v[k], h * v[k + 1], h * v[k + 2]
-        angle = math.sqrt(wx * wx + wy * wy + wz * wz)
-        c = math.cos(0.5 * angle)
-        n = 0.5 if angle < 1e-8 else math.sin(0.5 * angle) / angle
-        x, y, z = n * wx, n * wy, n * wz
-        a, b, d, g = base_rotation[m, 0], base_rotation[m, 1], base_rotation[m, 2], base_rotation[m, 3]
-        r0 = c * a - x * b - y * d - z * g
-        r1 = c * b + x * a + y * g - z * d
-        r2 = c * d - x * g + y * a + z * b
-        r3 = c * g + x * d - y * b + z * a
-        norm = math.sqrt(r0 * r0 + r1 * r1 + r2 * r2 + r3 * r3)
-        base_rotation[m, 0], base_rotation[m, 1] = r0 / norm, r1 / norm
-        base_rotation[m, 2], base_rotation[m, 3] = r2 / norm, r3 / norm
-        largest = angle
+        largest = _turn_base(h * v[k], h * v[k + 1], h * v[k + 2], base_rotation[m])
         k += 3
     if joint[first] == FREE or joint[first] == POINT:
         for i in range(3):
@@ -246,6 +257,16 @@ def _displace(packed, turn, first, last, m, h, v, base_position, base_rotation, 
         turn[l] = q[c] - q_reference[c]
         largest = max(largest, abs(change))
     return largest
+
+
+@njit(cache=True, error_model="numpy", inline="always")
+def _leave(packed, first, last, h, momentum, q, start, target):
+    """Write what the displacements of bodies must still give: the momentum less that of joint inertias."""
+    _, _, dof, coordinate, _, constants, _ = packed
+    rate = 1.0 / h
+    for l in range(first + 1, last):
+        c = coordinate[l]
+        target[dof[l]] = momentum[dof[l]] - constants[l, INERTIA] * (rate * (q[c] - start[c]))
 
 
 @njit(cache=True, error_model="numpy", inline="always")
@@ -332,31 +353,65 @@ def _sum_wrenches(packed, w, first, last, sx, sy, sz, out):
             _put_base(joint[l], dof[l], n0, n1, n2, f3, f4, f5, out)
 
 
+@njit(cache=True, error_model="numpy")
+def _pose_trial(packed, w, turns, rows, first, last, m, h, ox, oy, oz, base_position, base_rotation):
+    """Pose a molecule at its trial configuration, and write the wrenches of its displacement from the start."""
+    kernels.sines(turns[2, first:last], turns[0, first:last], turns[1, first:last])
+    kernels.set_root(base_rotation[m], w[first])
+    for i in range(3):
+        for k in range(3):
+            rows[first, AXES + i, k] = w[first, R + 3 * k + i]
+    rows[first, PLACE, 0], rows[first, PLACE, 1] = base_position[m, 0] - ox, base_position[m, 1] - oy
+    rows[first, PLACE, 2] = base_position[m, 2] - oz
+    _displacement_wrenches(packed, w, turns, rows, first, last, h)
+
+
 @njit(cache=True, error_model="numpy", inline="always")
-def _drift(packed, scratch, rows, first, last, m, h, tolerance, base_position, base_rotation, q, momentum, v):
+def _correct(packed, w, root, first, last, target, v):
+    """Write the correction v = M(q0)^-1 [residual], with the wrenches of the displacement in w."""
+    kernels.substitute(first, last, packed, w, target, v)
+    kernels.back_substitute(first, last, packed, w, root, target, v)
+
+
+@njit(cache=True, error_model="numpy", inline="always")
+def _valid(packed, first, last, measure, q):
+    """True if all soft angles lie between 0 and pi, and all soft bonds have a length."""
+    _, _, _, coordinate, _, _, _ = packed
+    for l in range(first + 1, last):
+        c = coordinate[l]
+        if measure[c] != FLAT and not (q[c] > 0.0 and (measure[c] == STRETCH or q[c] < math.pi)):
+            return False
+    return True
+
+
+@njit(cache=True, error_model="numpy", inline="always")
+def _drift(
+    packed, scratch, rows, first, last, m, d0, d1, h, tolerance, measure, base_position, base_rotation, q, momentum, v,
+    target, start,
+):  # fmt: skip
     """Drift molecule m, whose factor is at hand; return the iterations, or -1 if it did not converge.
 
-    On success q, base and momentum are the new ones, with their factor.
+    On success q, base and momentum are the new ones, with their factor. A configuration in which a soft angle or bond
+    length leaves its range is no success.
     """
     w, turns, pivot, root = scratch
     ox, oy, oz = base_position[m, 0], base_position[m, 1], base_position[m, 2]
+    r0, r1, r2, r3 = base_rotation[m, 0], base_rotation[m, 1], base_rotation[m, 2], base_rotation[m, 3]
     _start_drift(packed, w, first, last, h, rows)
+    _, _, dof, coordinate, _, constants, _ = packed
+    for i in range(d0, d1):
+        target[i] = momentum[i]
+    for l in range(first + 1, last):
+        start[coordinate[l]] = q[coordinate[l]]
     kernels.clear_wrenches(first, last, w)
     count = 0
     before = 0.0  # none yet
     while True:
         # the first pass has no displacement yet: its residual is the momentum itself
-        kernels.substitute(first, last, packed, w, momentum, v)
-        kernels.back_substitute(first, last, packed, w, root, momentum, v)
+        _correct(packed, w, root, first, last, target, v)
         largest = _displace(packed, turns[2], first, last, m, h, v, base_position, base_rotation, q)
-        kernels.sines(turns[2, first:last], turns[0, first:last], turns[1, first:last])
-        kernels.set_root(base_rotation[m], w[first])
-        for i in range(3):
-            for k in range(3):
-                rows[first, AXES + i, k] = w[first, R + 3 * k + i]
-        sx, sy, sz = base_position[m, 0] - ox, base_position[m, 1] - oy, base_position[m, 2] - oz
-        rows[first, PLACE, 0], rows[first, PLACE, 1], rows[first, PLACE, 2] = sx, sy, sz
-        _displacement_wrenches(packed, w, turns, rows, first, last, h)
+        _leave(packed, first, last, h, momentum, q, start, target)
+        _pose_trial(packed, w, turns, rows, first, last, m, h, ox, oy, oz, base_position, base_rotation)
         # corrections shrink by a constant factor, so that two of them tell what the next one would be
         if largest < tolerance or (largest < 0.1 * before and largest * largest < 0.1 * tolerance * before):
             break
@@ -364,11 +419,116 @@ def _drift(packed, scratch, rows, first, last, m, h, tolerance, base_position, b
             break
         count += 1
         if count > DRIFT_ITERATIONS or not largest < 1e3:
-            return -1
+            for l in range(first + 1, last):
+                q[coordinate[l]] = start[coordinate[l]]
+            base_position[m, 0], base_position[m, 1], base_position[m, 2] = ox, oy, oz
+            base_rotation[m, 0], base_rotation[m, 1], base_rotation[m, 2], base_rotation[m, 3] = r0, r1, r2, r3
+            count = _anderson(
+                packed, scratch, rows, first, last, m, d0, d1, h, tolerance, base_position, base_rotation, q, momentum,
+                v, target, start,
+            )  # fmt: skip
+            if count < 0:
+                return -1
+            break
         before = largest
+    if not _valid(packed, first, last, measure, q):
+        return -1
+    for l in range(first + 1, last):
+        target[dof[l]] = constants[l, INERTIA] * ((q[coordinate[l]] - start[coordinate[l]]) / h)
     kernels.outward(first, last, packed, turns[0], turns[1], turns[2], w, None)
-    _sum_wrenches(packed, w, first, last, sx, sy, sz, momentum)
+    _sum_wrenches(
+        packed, w, first, last, base_position[m, 0] - ox, base_position[m, 1] - oy, base_position[m, 2] - oz, momentum
+    )  # fmt: skip
+    for l in range(first + 1, last):
+        momentum[dof[l]] += target[dof[l]]
     return count if kernels.factor(first, last, packed, w, pivot, root, None, None) < 0 else -1
+
+
+@njit(cache=True, error_model="numpy")
+def _anderson(
+    packed, scratch, rows, first, last, m, d0, d1, h, tolerance, base_position, base_rotation, q, momentum, v, target,
+    start,
+):  # fmt: skip
+    """Solve the equations of the drift by Anderson's method; return the iterations, or -1 if it did not converge.
+
+    The unknown is the displacement y (n_dof,) from the start, the rotation of the base as a vector. With the
+    corrections f(y) = h M(q0)^-1 [residual], the next y is the mixture of earlier y + f whose f nearly cancel.
+    """
+    w, turns, _, root = scratch
+    _, joint, dof, coordinate, _, _, q_reference = packed
+    n = d1 - d0
+    origin, rotation = base_position[m].copy(), base_rotation[m].copy()
+    # y, f, and their changes in the iterations before
+    y, f, dy, df = np.zeros(n), np.zeros(n), np.zeros((ANDERSON_DEPTH, n)), np.zeros((ANDERSON_DEPTH, n))
+    mix = np.zeros(ANDERSON_DEPTH)
+    before = math.inf
+    for count in range(ANDERSON_ITERATIONS):
+        for i in range(4):
+            base_rotation[m, i] = rotation[i]
+        k = 0
+        if joint[first] == FREE:
+            _turn_base(y[0], y[1], y[2], base_rotation[m])
+            k = 3
+        if joint[first] == FREE or joint[first] == POINT:
+            for i in range(3):
+                base_position[m, i] = origin[i] + y[k + i]
+        for l in range(first + 1, last):
+            c = coordinate[l]
+            q[c] = start[c] + y[dof[l] - d0]
+            turns[2, l] = q[c] - q_reference[c]
+        _leave(packed, first, last, h, momentum, q, start, target)
+        _pose_trial(
+            packed, w, turns, rows, first, last, m, h, origin[0], origin[1], origin[2], base_position, base_rotation
+        )  # fmt: skip
+        if before < tolerance:
+            return DRIFT_ITERATIONS + count
+        _correct(packed, w, root, first, last, target, v)
+        largest = 0.0
+        place = (count - 1) % ANDERSON_DEPTH
+        for i in range(n):
+            change = h * v[d0 + i]
+            df[place, i] = change - f[i]
+            f[i] = change
+            largest = max(largest, abs(change))
+        if not largest < 1e3:
+            return -1
+        rounding = largest < ROUNDING and largest > 0.3 * before
+        before = 0.0 if rounding else largest
+        used = 0 if rounding else min(count, ANDERSON_DEPTH)
+        _mix(df, f, used, mix)
+        place = count % ANDERSON_DEPTH
+        for i in range(n):
+            change = f[i]
+            for j in range(used):
+                change -= mix[j] * (dy[j, i] + df[j, i])
+            y[i] += change
+            dy[place, i] = change
+    return -1
+
+
+@njit(cache=True, error_model="numpy")
+def _mix(df, f, used, mix):
+    """Write the coefficients (used,) whose combination of the rows of df is nearest to f; normal equations."""
+    a = np.zeros((used, used + 1))
+    for i in range(used):
+        for j in range(used):
+            for k in range(len(f)):
+                a[i, j] += df[i, k] * df[j, k]
+        for k in range(len(f)):
+            a[i, used] += df[i, k] * f[k]
+        a[i, i] *= 1.0 + 1e-12
+    for i in range(used):
+        if not a[i, i] > 0.0:
+            a[i, i] = 1e300
+        for j in range(i + 1, used):
+            factor = a[j, i] / a[i, i]
+            for k in range(i, used + 1):
+                a[j, k] -= factor * a[i, k]
+    for i in range(used - 1, -1, -1):
+        total = a[i, used]
+        for j in range(i + 1, used):
+            total -= a[i, j] * mix[j]
+        mix[i] = total / a[i, i]
 
 
 # ---------------------------------------------------------------------------- programs
@@ -377,9 +537,9 @@ def _drift(packed, scratch, rows, first, last, m, h, tolerance, base_position, b
 @njit(cache=True, error_model="numpy")
 def run_range(program, numbers, start, stop, packed, scratch, layout, motion, vectors, cartesian, status):
     """Run a program for molecules start to stop; see `run`."""
-    molecule_link, molecule_dof, atom, local, link_atom, bend = layout
+    molecule_link, molecule_dof, atom, local, link_atom, measure = layout
     base_position, base_rotation, q, momentum, saved_position, saved_rotation, saved_q, saved_momentum = motion
-    torque, fixman, gradient, normals, velocity, log_det, rows = vectors
+    torque, fixman, gradient, normals, velocity, log_det, rows, target, origin = vectors
     x, force, atom_velocity = cartesian
     _, _, _, coordinate, _, _, _ = packed
     atoms = (atom, local, link_atom)
@@ -397,7 +557,7 @@ def run_range(program, numbers, start, stop, packed, scratch, layout, motion, ve
             elif move == PROJECT:
                 _project(packed, scratch[0], first, last, atoms, base_position[m], x, force, torque)
             elif move == FIXMAN:
-                _fixman_torque(packed, scratch, first, last, bend, q, gradient, fixman)
+                _fixman_torque(packed, scratch, first, last, measure, q, gradient, fixman)
             elif move == ADD_FIXMAN:
                 for i in range(d0, d1):
                     torque[i] += a * fixman[i]
@@ -406,7 +566,8 @@ def run_range(program, numbers, start, stop, packed, scratch, layout, motion, ve
                     momentum[i] += a * torque[i]
             elif move == DRIFT:
                 count = _drift(
-                    packed, scratch, rows, first, last, m, a, b, base_position, base_rotation, q, momentum, velocity
+                    packed, scratch, rows, first, last, m, d0, d1, a, b, measure, base_position, base_rotation, q,
+                    momentum, velocity, target, origin,
                 )  # fmt: skip
                 if count < 0:
                     status[m] = -1

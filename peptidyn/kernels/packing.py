@@ -18,7 +18,7 @@ import numpy as np
 from peptidyn.model.tree import TreeModel
 
 # columns of `constants`
-E, OFFSET, COM, MASS, SPHERE, PLATE, BLADE, MOMENT, N_CONSTANTS = 0, 9, 12, 15, 16, 17, 20, 23, 24
+E, OFFSET, COM, MASS, SPHERE, PLATE, BLADE, MOMENT, INERTIA, N_CONSTANTS = 0, 9, 12, 15, 16, 17, 20, 23, 24, 25
 
 
 Packed = tuple[np.ndarray, ...]
@@ -28,7 +28,7 @@ parent, joint, dof, coordinate, molecule : (n_links,) int
     As in `TreeModel`.
 constants : (n_links, N_CONSTANTS)
     E (9), offset from the parent's origin in the parent's axes (3), centre of mass in own axes (3), mass, smallest
-    principal moment s, the vectors u and v (3 each), and tr(I) / 2 - s.
+    principal moment s, the vectors u and v (3 each), tr(I) / 2 - s, and the joint inertia.
 q_reference : (n_coordinates,)
 
 A plain tuple, because that is what compiled functions take fastest.
@@ -75,6 +75,8 @@ def _pack(tree: TreeModel) -> Packed:
     for column, k in ((PLATE, 1), (BLADE, 2)):
         constants[:, column : column + 3] = own[:, :, k] * np.sqrt(moments[:, k] - moments[:, 0])[:, None]
     constants[:, MOMENT] = 0.5 * moments.sum(axis=1) - moments[:, 0]
+    inner = tree.coordinate >= 0
+    constants[inner, INERTIA] = tree.joint_inertia[tree.coordinate[inner]]
     constants.setflags(write=False)
     return tree.parent, tree.joint, tree.dof, tree.coordinate, tree.molecule, constants, tree.q_reference
 

@@ -5,8 +5,9 @@ needed. With r from O to the link's origin, S = (a, r x a) for a revolute joint 
 
     outward   poses, S, spatial inertias I; with velocities also twists V, the accelerations A that they cause without
               any joint acceleration, A = A_parent + V x S rate, and the wrench f = I A + V x* I V that A needs
-    inward    P = I + sum over children (P_c - U_c G_c^T),  U = P S,  D = S . U,  G = U / D,
-              u = tau - S . f,  f_parent += f + G u
+    inward    P = I + sum over children (P_c - U_c G_c^T),  U = P S,  D = S . U + a,  G = U / D,
+              u = tau - S . f,  f_parent += f + G u,
+              where a is the joint inertia: the matrix is M = J^T m J + diag(a)
     base      Cholesky factor of P_0 (6 x 6 for a free molecule; a mass for a point; nothing if fixed)
     outward   x = u / D - G . X_parent,  X = X_parent + S x
 
@@ -32,7 +33,7 @@ import numpy as np
 
 from peptidyn.kernels.compiling import njit
 from peptidyn.kernels.lanes import add3, add6, all_above, at, get, get3, get6, plus, put, put3, put6, put_at, zero
-from peptidyn.kernels.packing import BLADE, COM, MASS, PLATE, SPHERE, E
+from peptidyn.kernels.packing import BLADE, COM, INERTIA, MASS, PLATE, SPHERE, E
 from peptidyn.model.kinematics import FREE, POINT, PRISMATIC
 
 PIVOT = 1e-13
@@ -42,10 +43,10 @@ _OPTIONS = {"cache": True, "error_model": "numpy"}
 # no fastmath: its freedoms are used differently when a kernel is compiled and when it comes from the cache, so that a
 # resumed run would differ in the last bits from one that was never interrupted; measured, it gains nothing here
 
-# columns of `w`: rotation (row by row), position from O, motion axis, then twist V or gain G, accelerations A or X,
-# wrench f and a free column, so that f can be written as twice four numbers, inverse pivot, inertia P (later Y)
-R, POSITION, S, G, A, F, INVERSE, P, N_COLUMNS = 0, 9, 12, 18, 24, 30, 37, 38, 59
-V = G
+# columns of `w`: rotation (row by row), position from O, motion axis, the twist V on the way out and then the gain G,
+# accelerations A or X, wrench f and a free column, so that f can be written as twice four numbers, inverse pivot,
+# inertia P (later Y)
+R, POSITION, S, V_THEN_G, A, F, INVERSE, P, N_COLUMNS = 0, 9, 12, 18, 24, 30, 37, 38, 59
 
 PLACE = (
     (0, 1, 2, 6, 7, 8), (1, 3, 4, 9, 10, 11), (2, 4, 5, 12, 13, 14),
@@ -175,21 +176,21 @@ def outward(first, last, packed, sine, cosine, turn, w, v):
 @njit(**_OPTIONS, forceinline=True)
 def _move_root(free, i, v, w, l):
     """Write twist and acceleration of a root. Its origin moves straight on: about the fixed O, A = -w x velocity."""
-    put6(w, l, V, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
+    put6(w, l, V_THEN_G, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
     put6(w, l, A, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
     if free:
         a, b, c, x, y, z = at(v, i), at(v, i + 1), at(v, i + 2), at(v, i + 3), at(v, i + 4), at(v, i + 5)
-        put6(w, l, V, a, b, c, x, y, z)
+        put6(w, l, V_THEN_G, a, b, c, x, y, z)
         put3(w, l, A + 3, y * c - z * b, z * a - x * c, x * b - y * a)
 
 
 @njit(**_OPTIONS, forceinline=True)
 def _move_link(rate, s0, s1, s2, s3, s4, s5, w, up, l):
     """Write twist and acceleration of a link: V = V_parent + S rate, A = A_parent + V_parent x S rate."""
-    wx, wy, wz, ux, uy, uz = get6(w, up, V)
+    wx, wy, wz, ux, uy, uz = get6(w, up, V_THEN_G)
     ax, ay, az, gx, gy, gz = get6(w, up, A)
     s0, s1, s2, s3, s4, s5 = s0 * rate, s1 * rate, s2 * rate, s3 * rate, s4 * rate, s5 * rate
-    put6(w, l, V, wx + s0, wy + s1, wz + s2, ux + s3, uy + s4, uz + s5)
+    put6(w, l, V_THEN_G, wx + s0, wy + s1, wz + s2, ux + s3, uy + s4, uz + s5)
     put6(
         w, l, A, ax + wy * s2 - wz * s1, ay + wz * s0 - wx * s2, az + wx * s1 - wy * s0,
         gx + wy * s5 - wz * s4 + uy * s2 - uz * s1,
@@ -219,7 +220,7 @@ def _body(constants, l, w, moving):
     put3(w, l, P + 12, -my, mx, 0.0)
     put6(w, l, P + 15, m, 0.0, 0.0, m, 0.0, m)
     if moving:
-        wx, wy, wz, ux, uy, uz = get6(w, l, V)
+        wx, wy, wz, ux, uy, uz = get6(w, l, V_THEN_G)
         ax, ay, az, gx, gy, gz = get6(w, l, A)
         # velocity and acceleration of the centre of mass
         ux, uy, uz = ux + wy * z - wz * y, uy + wz * x - wx * z, uz + wx * y - wy * x
@@ -244,7 +245,7 @@ def factor(first, last, packed, w, pivot, root, tau, x):
     root is (n_molecules, 36). Unless tau is None, the forward substitution of tau (n_dof,) less the bias goes with it:
     x (n_dof,) gets u / D, and w the wrenches f. Returns -1, or the link at which a mass matrix is singular.
     """
-    parent, joint, dof, _, molecule, _, _ = packed
+    parent, joint, dof, _, molecule, constants, _ = packed
     for l in range(last - 1, first - 1, -1):
         up = parent[l]
         if up < 0:
@@ -266,15 +267,16 @@ def factor(first, last, packed, w, pivot, root, tau, x):
         u4 = b01 * s0 + b11 * s1 + b21 * s2 + c01 * s3 + c11 * s4 + c12 * s5
         u5 = b02 * s0 + b12 * s1 + b22 * s2 + c02 * s3 + c12 * s4 + c22 * s5
         t0, t1, t2, t3, t4, t5 = s0 * u0, s1 * u1, s2 * u2, s3 * u3, s4 * u4, s5 * u5
-        d = t0 + t1 + t2 + t3 + t4 + t5
-        size = abs(t0) + abs(t1) + abs(t2) + abs(t3) + abs(t4) + abs(t5)
+        own = get(constants, l, INERTIA)
+        d = t0 + t1 + t2 + t3 + t4 + t5 + own
+        size = abs(t0) + abs(t1) + abs(t2) + abs(t3) + abs(t4) + abs(t5) + own
         if not all_above(d, PIVOT * size):
             return l
         inverse = 1.0 / d
         put_at(pivot, l, d)
         put(w, l, INVERSE, inverse)
         g0, g1, g2, g3, g4, g5 = u0 * inverse, u1 * inverse, u2 * inverse, u3 * inverse, u4 * inverse, u5 * inverse
-        put6(w, l, G, g0, g1, g2, g3, g4, g5)
+        put6(w, l, V_THEN_G, g0, g1, g2, g3, g4, g5)
         add6(
             w, up, P, a00 - u0 * g0, a01 - u0 * g1, a02 - u0 * g2, a11 - u1 * g1, a12 - u1 * g2, a22 - u2 * g2
         )  # fmt: skip
@@ -316,7 +318,7 @@ def substitute(first, last, packed, w, b, x):
             c0, c1, c2, c3, c4, c5 = none, none, none, none, none, none
             continue
         s0, s1, s2, s3, s4, s5 = get6(w, l, S)
-        g0, g1, g2, g3, g4, g5 = get6(w, l, G)
+        g0, g1, g2, g3, g4, g5 = get6(w, l, V_THEN_G)
         f0, f1, f2, f3, f4, f5 = get6(w, l, F)
         tau = at(b, dof[l])
         c0, c1, c2, c3, c4, c5 = c0 + f0, c1 + f1, c2 + f2, c3 + f3, c4 + f4, c5 + f5
@@ -357,7 +359,7 @@ def back_substitute(first, last, packed, w, root, b, x):
             continue
         if up != l - 1:
             a0, a1, a2, a3, a4, a5 = get6(w, up, A)
-        g0, g1, g2, g3, g4, g5 = get6(w, l, G)
+        g0, g1, g2, g3, g4, g5 = get6(w, l, V_THEN_G)
         s0, s1, s2, s3, s4, s5 = get6(w, l, S)
         a = at(x, i) - ((g0 * a0 + g1 * a1) + (g2 * a2 + g3 * a3) + (g4 * a4 + g5 * a5))
         put_at(x, i, a)
@@ -450,7 +452,7 @@ def log_det_gradient(first, last, packed, w, pivot, root, gradient):
                 _invert_root(root, molecule[l], w, l)
             continue
         s0, s1, s2, s3, s4, s5 = get6(w, l, S)
-        u0, u1, u2, u3, u4, u5 = get6(w, l, G)
+        u0, u1, u2, u3, u4, u5 = get6(w, l, V_THEN_G)
         # Y of the parent: d, e and g are its blocks
         d00, d01, d02, d11, d12, d22 = get6(w, up, P)
         e00, e01, e02, e10, e11, e12 = get6(w, up, P + 6)

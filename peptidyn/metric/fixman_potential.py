@@ -2,9 +2,10 @@
 
 Rigid dynamics samples sqrt(det M) exp(-V/kT) over the soft coordinates. The potential
 
-    U_F = (kT / 2) ln(det M / J^2),      J = product of sin(angle) over the soft bond angles
+    U_F = (kT / 2) ln(det M / J^2),      J = product of r^2 and sin(angle) over the soft bond lengths and angles
 
-removes the factor sqrt(det M) and leaves the natural measure: flat in torsions, sin(angle) in soft angles.
+removes the factor sqrt(det M) and leaves the natural measure: flat in torsions, sin(angle) in soft angles, r^2 in soft
+bond lengths. M holds the joint inertias of the tree: whatever they are, U_F removes what they do to the distribution.
 ln det M is a sum over molecules; rigid molecules, waters and ions add constants. It does not depend on where a
 molecule is or how it is turned, so the base components of the torque are zero.
 """
@@ -98,13 +99,19 @@ class FixmanPotential:
             value, gradient = np.zeros(len(coordinates)), np.zeros_like(coordinates)
         if bad >= 0:
             raise_singular(self.tree, int(self._links[bad]))
-        angles = coordinates[:, self.tree.bend_index]
-        sines = np.abs(np.sin(angles))
-        if (sines < STRAIGHT).any():
-            raise SolverError("a soft bond angle is 0 or 180 degrees, where the metric is singular")
-        value += self.constant - 2.0 * np.log(sines).sum(axis=1)
+        bends, stretches = self.tree.bend_index, self.tree.stretch_index
+        bad_sines = np.abs(np.sin(coordinates[:, bends])) < STRAIGHT
+        if bad_sines.any():
+            where = self.tree.coordinates[bends[int(bad_sines.any(axis=0).argmax())]]
+            raise SolverError(f"{where} is 0 or 180 degrees, where the metric is singular")
+        bad_lengths = ~(coordinates[:, stretches] > 0.0)
+        if bad_lengths.any():
+            where = self.tree.coordinates[stretches[int(bad_lengths.any(axis=0).argmax())]]
+            raise SolverError(f"{where} has no positive length, where the metric is singular")
+        value += self.constant - 2.0 * self.tree.log_jacobian(coordinates)
         if want_gradient:
-            gradient[:, self.tree.bend_index] -= 2.0 / np.tan(angles)
+            gradient[:, bends] -= 2.0 / np.tan(coordinates[:, bends])
+            gradient[:, stretches] -= 4.0 / coordinates[:, stretches]
         return value, gradient
 
     def _one(self, q: np.ndarray, want_gradient: bool) -> tuple[np.ndarray, np.ndarray, int]:

@@ -1,8 +1,8 @@
 """`build_tree`: from a structure and the list of soft coordinates to a frozen `TreeModel`.
 
-The rigid bodies are what remains connected when the soft bonds are taken out of the bond graph. Disulfide bonds are
-left out first, because they close loops; a rigid selection is joined by extra edges. A bond can be soft only if it
-is a bridge of that graph, so rings and rigid selections become rigid by one and the same rule.
+The rigid bodies are what remains connected when the joints are taken out of the bond graph. Bonds that close loops,
+disulfides first, are cut before (`peptidyn.model.rings`); a rigid selection is joined by extra edges. A bond can be a
+joint only if it is a bridge of that graph, so rings and rigid selections become rigid by one and the same rule.
 """
 
 from __future__ import annotations
@@ -15,13 +15,15 @@ import numpy as np
 
 from peptidyn.core.atoms import Atoms
 from peptidyn.core.errors import ArgumentError, ModelError
-from peptidyn.core.residues import is_amino_acid
 from peptidyn.model import chemistry
-from peptidyn.model.chemistry import DEFAULT_SOFT, Bend, Rotor
-from peptidyn.model.graph import bridges, components
-from peptidyn.model.kinematics import FIXED, FREE, POINT, REVOLUTE
+from peptidyn.model.chemistry import Bend, Rotor
+from peptidyn.model.graph import components
+from peptidyn.model.joints import Joints, Phase, Stretch, find_joints
+from peptidyn.model.kinematics import FIXED, FREE, POINT, PRISMATIC, REVOLUTE
 from peptidyn.model.reference_geometry import reference_geometry
-from peptidyn.model.tree import Coordinate, HardBond, TreeModel, coordinate_atoms
+from peptidyn.model.rings import find_cuts
+from peptidyn.model.soft import BY_ATOM, DEFAULT_SOFT, SoftRequest
+from peptidyn.model.tree import Coordinate, TreeModel, coordinate_atoms
 
 COINCIDING = 1e-3
 """Bonded atoms nearer than this (nm) define no direction."""
@@ -43,8 +45,9 @@ def build_tree(
     structure : Structure
         Atoms, positions (nm) and masses (Da). Its positions become the reference geometry.
     soft : str or iterable of str
-        What may move: ``phi psi chi`` (default), ``omega``, ``methyl``, ``polar``, ``angles``, ...; see
-        `peptidyn.model.chemistry.WORDS`. Everything else is hard: bond lengths, angles, rings, proline's phi.
+        What may move: ``phi psi chi`` (default), ``omega``, ``methyl``, ``angles``, ``heavy``, ``rings``, ``all``, ...;
+        see `peptidyn.model.soft`. Everything else is hard. Parts separated by semicolons may be confined to a
+        selection: ``"phi psi chi; all in residue 10 to 14"``.
     base : {"free", "fixed"}
         Whether molecules float (6 base degrees of freedom; 3 for a single atom) or their root bodies are welded.
     rigid : MDTraj selection, atom indices, or a sequence of them, optional
@@ -63,26 +66,25 @@ def build_tree(
         raise ArgumentError(f"base is {base!r}, expected 'free' or 'fixed'")
     if root is not None and not 0 <= root < atoms.n_atoms:
         raise ArgumentError(f"root is {root}, expected an atom index between 0 and {atoms.n_atoms - 1}")
-    kinds = chemistry.parse_soft(soft)
+    request = SoftRequest(structure, soft)
     check_masses(atoms, masses)
     check_distances(atoms, x)
     chemistry.check_backbone(atoms)
 
-    cut = chemistry.disulfide_bonds(atoms)
+    cuts = find_cuts(atoms, x, request)
     glue = _rigid_edges(structure, rigid)
-    open_atoms = atoms.without_bonds(cut)
+    open_atoms = atoms.without_bonds(cuts.bonds)
     kept = open_atoms.bonds
-    joints, hard_bonds = _find_joints(open_atoms, x, kinds, glue)
-    is_joint = np.zeros(len(kept), dtype=bool)
-    for index, (j, k) in enumerate(kept.tolist()):
-        is_joint[index] = (j, k) in joints
+    molecule = components(atoms.n_atoms, np.concatenate([kept, glue]))
+    roots = _root_atoms(open_atoms, molecule, root, inner=bool(request.kinds & BY_ATOM))
+    joints, hard_bonds = find_joints(open_atoms, x, request, glue, cuts, roots)
+    is_joint = np.array([(j, k) in joints for j, k in kept.tolist()], dtype=bool)
     hard_edges = np.concatenate([kept[~is_joint], glue])
     body = components(atoms.n_atoms, hard_edges)
-    molecule = components(atoms.n_atoms, np.concatenate([kept, glue]))
-    layout = _lay_out(atoms, body, molecule, joints, root, base)
+    layout = _lay_out(atoms, body, molecule, joints, roots, base)
     geometry: dict[str, Any] = reference_geometry(layout, x, masses)
     return TreeModel(
-        **layout.__dict__, **geometry, masses=masses, hard_bonds=tuple(hard_bonds), cut_bonds=atoms.bonds[cut]
+        **layout.__dict__, **geometry, masses=masses, hard_bonds=tuple(hard_bonds), cut_bonds=atoms.bonds[cuts.bonds]
     )
 
 
@@ -110,6 +112,22 @@ def check_distances(atoms: Atoms, x: np.ndarray) -> None:
         )
 
 
+def _root_atoms(atoms: Atoms, molecule: np.ndarray, root: int | None, inner: bool) -> np.ndarray:
+    """Return an atom of the root body of every molecule: its first one, or `root`.
+
+    With `inner`, an atom at the end of its molecule gives way to the one it hangs on, as angles are measured there.
+    """
+    roots = np.unique(molecule, return_index=True)[1]
+    if root is not None:
+        roots[molecule[root]] = root
+    if inner:
+        for m, atom in enumerate(roots.tolist()):
+            beside = atoms.neighbours[atom]
+            if len(beside) == 1 and len(atoms.neighbours[beside[0]]) > 1:
+                roots[m] = beside[0]
+    return roots
+
+
 def _rigid_edges(structure: Any, rigid: Any) -> np.ndarray:
     """Return edges (n, 2) that tie the atoms of every rigid selection together."""
     if rigid is None:
@@ -127,64 +145,6 @@ def _rigid_edges(structure: Any, rigid: Any) -> np.ndarray:
                 )
         edges.append(np.stack([np.full(len(chosen) - 1, chosen[0]), chosen[1:]], axis=1))
     return np.concatenate(edges).astype(np.int64).reshape(-1, 2)
-
-
-@dataclass
-class _Joint:
-    """What is soft at one bond."""
-
-    torsion: Rotor | None = None
-    bend: Bend | None = None
-
-
-def _find_joints(
-    atoms: Atoms, x: np.ndarray, kinds: frozenset[str], glue: np.ndarray
-) -> tuple[dict[tuple[int, int], _Joint], list[HardBond]]:
-    """Return the soft bonds (keys: sorted atom pairs), and the bonds that could turn but do not."""
-    acyclic = bridges(atoms.n_atoms, atoms.bonds)
-    movable = bridges(atoms.n_atoms, np.concatenate([atoms.bonds, glue]))[: len(atoms.bonds)]
-    ring = _pairs(atoms.bonds[~acyclic])
-    frozen = _pairs(atoms.bonds[~movable])
-    rotors, stiff = chemistry.find_rotors(atoms, x, acyclic)
-
-    joints: dict[tuple[int, int], _Joint] = {}
-    hard: list[HardBond] = []
-    for rotor in rotors:
-        j, k = rotor.atoms[1], rotor.atoms[2]
-        key = (min(j, k), max(j, k))
-        if rotor.kind not in kinds:
-            hard.append(HardBond(rotor.kind, key, "not asked for"))
-        elif key in frozen:
-            hard.append(HardBond(rotor.kind, key, "inside a rigid selection"))
-        else:
-            joints[key] = _Joint(torsion=rotor)
-    for bond, why in stiff.items():
-        hard.append(HardBond("rotor", tuple(atoms.bonds[bond].tolist()), why))
-    hard.extend(_ring_phi(atoms, ring))
-    for bend in chemistry.find_bends(atoms, kinds):
-        j, k = bend.atoms[1], bend.atoms[2]
-        key = (min(j, k), max(j, k))
-        if key in frozen:
-            hard.append(HardBond(bend.kind, key, "in a ring" if key in ring else "inside a rigid selection"))
-        else:
-            joints.setdefault(key, _Joint()).bend = bend
-    return joints, hard
-
-
-def _pairs(bonds: np.ndarray) -> set[tuple[int, ...]]:
-    return set(map(tuple, bonds.tolist()))
-
-
-def _ring_phi(atoms: Atoms, ring: set[tuple[int, ...]]) -> list[HardBond]:
-    """Return the phi bonds that lie in a ring: proline's."""
-    found = []
-    for residue in range(atoms.n_residues):
-        if is_amino_acid(atoms, residue):
-            n, ca = atoms.residue_atoms[residue]["N"], atoms.residue_atoms[residue]["CA"]
-            key = (min(n, ca), max(n, ca))
-            if key in ring:
-                found.append(HardBond("phi", key, "in a ring"))
-    return found
 
 
 @dataclass
@@ -217,8 +177,8 @@ def _lay_out(
     atoms: Atoms,
     body: np.ndarray,
     molecule: np.ndarray,
-    joints: dict[tuple[int, int], _Joint],
-    root: int | None,
+    joints: Joints,
+    roots: np.ndarray,
     base: str,
 ) -> _Layout:
     """Number links and degrees of freedom, molecule by molecule, in topological order."""
@@ -228,7 +188,7 @@ def _lay_out(
     for (j, k), joint in joints.items():
         edges.setdefault(int(body[j]), []).append((int(body[k]), j, k))
         edges.setdefault(int(body[k]), []).append((int(body[j]), k, j))
-        links_per_molecule[molecule[j]] += (joint.torsion is not None) + (joint.bend is not None)
+        links_per_molecule[molecule[j]] += len(joint)
     molecule_link = np.concatenate([[0], np.cumsum(links_per_molecule)])
     n_links = int(molecule_link[-1])
 
@@ -239,38 +199,36 @@ def _lay_out(
 
     link_molecule = np.repeat(np.arange(n_molecules), links_per_molecule)
     within = np.arange(n_links) - molecule_link[link_molecule]
-    roots = within == 0
-    joint_kind = np.where(roots, root_joint[link_molecule], REVOLUTE)
-    coordinate = np.where(roots, -1, np.arange(n_links) - link_molecule - 1)
-    dof = molecule_dof[link_molecule] + np.where(roots, 0, base_dof[link_molecule] + within - 1)
+    is_root = within == 0
+    joint_kind = np.where(is_root, root_joint[link_molecule], REVOLUTE)
+    coordinate = np.where(is_root, -1, np.arange(n_links) - link_molecule - 1)
+    dof = molecule_dof[link_molecule] + np.where(is_root, 0, base_dof[link_molecule] + within - 1)
 
     parent = np.full(n_links, -1, dtype=np.int64)
     joint_atoms = np.full((n_links, 3), -1, dtype=np.int64)
     body_link = np.empty(int(body.max()) + 1, dtype=np.int64)
-    first_atom = np.unique(molecule, return_index=True)[1]
-    if root is not None:
-        first_atom[molecule[root]] = root
-    body_link[body[first_atom]] = molecule_link[:-1]
+    body_link[body[roots]] = molecule_link[:-1]
 
     coordinates: list[Coordinate] = []
     common: list[tuple[int, int]] = []  # (link, atom): atoms of a neighbour that a unit shares
     for m in np.flatnonzero(links_per_molecule > 1).tolist():
         next_link = int(molecule_link[m]) + 1
-        for up, down, near, far in _walk(int(body[first_atom[m]]), edges):
+        for up, down, near, far in _walk(int(body[roots[m]]), edges):
             above = int(body_link[up])
             joint = joints[min(near, far), max(near, far)]
-            for rotor_or_bend, triple in _joint_sequence(joint, near, far):
+            for part, triple in joint.sequence(near, far):
                 parent[next_link] = above
                 joint_atoms[next_link] = triple
-                coordinates.append(_coordinate(atoms, rotor_or_bend, int(dof[next_link])))
+                if isinstance(part, Stretch):
+                    joint_kind[next_link] = PRISMATIC
+                coordinates.append(_coordinate(atoms, part, int(dof[next_link])))
                 above = next_link
                 next_link += 1
             body_link[down] = above
-            # an atom is common to both bodies if it lies on every axis of the joint
-            centre = joint.bend.atoms[1] if joint.bend is not None else -1
-            if centre in (-1, near):
+            near_common, far_common = joint.common_atoms(near, far)
+            if near_common:
                 common.append((above, near))
-            if centre in (-1, far):
+            if far_common:
                 common.append((int(body_link[up]), far))
 
     atom_link = body_link[body]
@@ -325,33 +283,20 @@ def _walk(root: int, edges: dict[int, list[tuple[int, int, int]]]) -> list[tuple
     return walk
 
 
-def _joint_sequence(joint: _Joint, near: int, far: int) -> list[tuple[Rotor | Bend, tuple[int, int, int]]]:
-    """Return the coordinates of a joint from the parent to the child, with the atoms that give their axes.
-
-    A bend whose central atom is the parent's comes before the torsion, one whose central atom is the child's after it:
-    either way its axis is perpendicular to the plane of its three atoms.
-    """
-    sequence: list[tuple[Rotor | Bend, tuple[int, int, int]]] = []
-    if joint.torsion is not None:
-        sequence.append((joint.torsion, (-1, near, far)))
-    if joint.bend is not None:
-        i, centre, k = joint.bend.atoms
-        if centre == near:
-            sequence.insert(0, (joint.bend, (i, centre, k)))
-        else:
-            sequence.append((joint.bend, (k, centre, i)))
-    return sequence
+_MOTIONS: dict[type, str] = {Rotor: "torsion", Phase: "phase", Bend: "bend", Stretch: "stretch"}
 
 
-def _coordinate(atoms: Atoms, source: Rotor | Bend, dof: int) -> Coordinate:
+def _coordinate(atoms: Atoms, source: Rotor | Phase | Bend | Stretch, dof: int) -> Coordinate:
     residue = source.residue
+    named = source.kind in ("phase", "angle", "bond", "rotor")
     return Coordinate(
         kind=source.kind,
-        motion="torsion" if isinstance(source, Rotor) else "bend",
+        motion=_MOTIONS[type(source)],
         atoms=source.atoms,
         chain=str(atoms.chain_id[atoms.residue_chain[residue]]),
         residue=residue,
         residue_name=str(atoms.residue_name[residue]),
         residue_id=str(atoms.residue_id[residue]),
         dof=dof,
+        names=tuple(str(atoms.name[a]) for a in source.atoms) if named else (),
     )

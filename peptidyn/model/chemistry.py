@@ -21,40 +21,15 @@ rotor       any other acyclic single bond, in any other molecule; opened by "chi
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
 
 from peptidyn.core.atoms import Atoms
-from peptidyn.core.errors import ArgumentError, ModelError
+from peptidyn.core.errors import ModelError
 from peptidyn.core.geometry import bond_angle
 from peptidyn.core.residues import CHI, is_amino_acid, is_hydrogen, missing_backbone, parent_name
-
-DEFAULT_SOFT = "phi psi chi"
-
-BENDS = ("N-CA-C", "CA-C-N", "C-N-CA")
-"""Backbone bond angles that can be opened."""
-
-CHIS = ("chi1", "chi2", "chi3", "chi4", "chi5")
-
-WORDS: dict[str, tuple[str, ...]] = {
-    "phi": ("phi",),
-    "psi": ("psi", "carboxyl"),
-    "omega": ("omega", "amide"),
-    "chi": (*CHIS, "rotor"),
-    **{chi: (chi,) for chi in CHIS},
-    "methyl": ("methyl",),
-    "polar": ("polar",),
-    "amide": ("amide",),
-    "carboxyl": ("carboxyl",),
-    "rotor": ("rotor",),
-    "angles": BENDS,
-    **{bend: (bend,) for bend in BENDS},
-    "none": (),
-}
-"""What each word of ``soft=`` opens."""
+from peptidyn.model.soft import BENDS, CHIS
 
 DOUBLE_BOND = {("C", "C"): 0.1415, ("C", "N"): 0.1315, ("N", "N"): 0.130, ("C", "S"): 0.168, ("N", "O"): 0.130}
 """Without bond orders, shorter bonds (nm) than these are taken as double."""
@@ -91,26 +66,6 @@ class Bend:
     residue: int
 
 
-def parse_soft(soft: str | Iterable[str]) -> frozenset[str]:
-    """Return the set of kinds that the words of `soft` open.
-
-    Parameters
-    ----------
-    soft : str or iterable of str
-        Words separated by blanks or commas: see `WORDS`.
-    """
-    words = soft.replace(",", " ").split() if isinstance(soft, str) else [str(w) for w in soft]
-    known = {word.lower(): kinds for word, kinds in WORDS.items()}
-    kinds: set[str] = set()
-    for word in words:
-        if word.lower() not in known:
-            near = difflib.get_close_matches(word.lower(), known, n=1, cutoff=0.5)
-            hint = f"; did you mean {near[0]!r}?" if near else ""
-            raise ArgumentError(f"unknown soft coordinate {word!r}{hint} The known words are: {' '.join(WORDS)}")
-        kinds.update(known[word.lower()])
-    return frozenset(kinds)
-
-
 def check_backbone(atoms: Atoms) -> None:
     """Raise ModelError, naming chain, residue and atom, if an amino acid lacks N, CA or C."""
     lacking = missing_backbone(atoms)
@@ -121,13 +76,6 @@ def check_backbone(atoms: Atoms) -> None:
             f"{atoms.residue_label(residue)} lacks the backbone atom {' and '.join(names)}{more}; "
             "complete it with load_structure(..., add_hydrogens=True), or remove the residue"
         )
-
-
-def disulfide_bonds(atoms: Atoms) -> np.ndarray:
-    """Return a mask (n_bonds,) of the S-S bonds between different residues."""
-    i, j = atoms.bonds[:, 0], atoms.bonds[:, 1]
-    sulfur = (atoms.element[i] == "S") & (atoms.element[j] == "S")
-    return sulfur & (atoms.residue[i] != atoms.residue[j])
 
 
 class _Namer:

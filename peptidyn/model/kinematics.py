@@ -16,6 +16,8 @@ origin, both along world axes; points have the last three only, fixed bases none
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 from numba import njit
 
@@ -24,16 +26,22 @@ from peptidyn.core.geometry import bond_angle, dihedral, quaternion_to_matrix, r
 REVOLUTE, PRISMATIC, FREE, POINT, FIXED = 0, 1, 2, 3, 4
 """Joint kinds: two inner ones, and three kinds of root with 6, 3 and 0 degrees of freedom."""
 
+FLAT, BEND, STRETCH = 0, 1, 2
+"""Measure of a soft coordinate in Cartesian space: 1 (torsions, phases), sin(angle), length^2."""
+
 
 @njit(cache=True)
 def measure_coordinates(coordinate_atoms, x, q):
-    """Write the dihedral (four atoms) or the angle (three, the fourth is -1) of every soft coordinate into `q`."""
+    """Write the dihedral (four atoms), angle (three) or distance (two, the others are -1) of every soft coordinate."""
     for c in range(len(coordinate_atoms)):
         i, j, k, l = coordinate_atoms[c, 0], coordinate_atoms[c, 1], coordinate_atoms[c, 2], coordinate_atoms[c, 3]
         if l >= 0:
             q[c] = dihedral(x[i], x[j], x[k], x[l])
-        else:
+        elif k >= 0:
             q[c] = bond_angle(x[i], x[j], x[k])
+        else:
+            dx, dy, dz = x[j, 0] - x[i, 0], x[j, 1] - x[i, 1], x[j, 2] - x[i, 2]
+            q[c] = math.sqrt(dx * dx + dy * dy + dz * dz)
 
 
 @njit(cache=True)

@@ -23,8 +23,8 @@ class State:
     tree : TreeModel
         The model this is a configuration of.
     q : (n_coordinates,) float64
-        Every soft coordinate in dof order: torsions (rad, the dihedral of their four atoms) and bends (rad, the
-        angle of their three atoms).
+        Every soft coordinate in dof order: torsions and phases (rad, the dihedral of their four atoms), bends (rad,
+        the angle of their three atoms) and bond lengths (nm).
     base_position : (n_molecules, 3) float64
         World position of every molecule's base origin, nm.
     base_rotation : (n_molecules, 4) float64
@@ -61,14 +61,26 @@ class State:
 
     @property
     def bends(self) -> np.ndarray:
-        """Opened bond angles (n_bends,) in rad, in the order of ``tree.bends``; a copy."""
+        """Soft bond angles (n_bends,) in rad, in the order of ``tree.bends``; a copy."""
         return self.q[self.tree.bend_index]
+
+    @property
+    def phases(self) -> np.ndarray:
+        """Soft phases (n_phases,) in rad; a copy."""
+        return self.q[self.tree.phase_index]
+
+    @property
+    def stretches(self) -> np.ndarray:
+        """Soft bond lengths (n_stretches,) in nm; a copy."""
+        return self.q[self.tree.stretch_index]
 
     def replace(
         self,
         *,
         torsions: Any = None,
         bends: Any = None,
+        phases: Any = None,
+        stretches: Any = None,
         q: Any = None,
         base_position: Any = None,
         base_rotation: Any = None,
@@ -79,18 +91,24 @@ class State:
         ----------
         torsions : (n_torsions,), rad, optional
         bends : (n_bends,), rad, optional
-        q : (n_coordinates,), rad, optional
-            All soft coordinates at once; excludes `torsions` and `bends`.
+        phases : (n_phases,), rad, optional
+        stretches : (n_stretches,), nm, optional
+        q : (n_coordinates,), optional
+            All soft coordinates at once; excludes the others.
         base_position : (n_molecules, 3), nm, optional
         base_rotation : (n_molecules, 4), unit quaternions, optional
         """
-        if q is not None and (torsions is not None or bends is not None):
-            raise ArgumentError("give either q, or torsions and bends, not both")
+        tree = self.tree
+        parts = {
+            "torsions": (torsions, tree.torsion_index), "bends": (bends, tree.bend_index),
+            "phases": (phases, tree.phase_index), "stretches": (stretches, tree.stretch_index),
+        }  # fmt: skip
+        if q is not None and any(value is not None for value, _ in parts.values()):
+            raise ArgumentError(f"give either q, or {', '.join(parts)}, not both")
         new = np.array(self.q if q is None else plain_array(q))
-        if torsions is not None:
-            new[self.tree.torsion_index] = _frozen("torsions", torsions, (self.tree.n_torsions,))
-        if bends is not None:
-            new[self.tree.bend_index] = _frozen("bends", bends, (self.tree.n_bends,))
+        for name, (value, places) in parts.items():
+            if value is not None:
+                new[places] = _frozen(name, value, places.shape)
         return State.make(
             self.tree,
             new,

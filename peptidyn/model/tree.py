@@ -26,8 +26,8 @@ from peptidyn.model.rigid_units import RigidUnit, describe_unit
 from peptidyn.model.state import State
 
 _OF_TOPOLOGY = (
-    "n_bodies", "torsion_index", "bend_index", "torsions", "bends", "unit_members", "coordinate_atoms",
-    "coordinate_dof",
+    "n_bodies", "torsion_index", "phase_index", "bend_index", "stretch_index", "torsions", "bends", "measure",
+    "unit_members", "coordinate_atoms", "coordinate_dof",
 )  # fmt: skip
 """Cached properties that a new geometry does not change."""
 
@@ -44,9 +44,10 @@ class Coordinate:
     kind : str
         ``phi``, ``psi``, ``chi1``, ``methyl``, ``N-CA-C`` ...; see `peptidyn.model.chemistry`.
     motion : str
-        ``torsion``, ``bend`` or ``slide``.
+        ``torsion``, ``phase`` (a dihedral about a bond between two atoms that hang on its end), ``bend``, ``stretch``,
+        or ``slide`` (of a mechanism without atoms).
     atoms : tuple of int
-        The four atoms of the dihedral, or the three of the angle.
+        The four atoms of the dihedral, the three of the angle, or the two of the bond.
     chain : str
         Chain name.
     residue : int
@@ -55,6 +56,8 @@ class Coordinate:
         e.g. ``ALA`` and ``12`` (with insertion code, as in the file).
     dof : int
         Its place in vectors over all degrees of freedom.
+    names : tuple of str
+        Names of the atoms, for coordinates that `kind` alone does not tell apart.
     """
 
     kind: str
@@ -66,9 +69,12 @@ class Coordinate:
     residue_id: str
     dof: int
 
+    names: tuple[str, ...] = ()
+
     def __str__(self) -> str:
         chain = f"chain {self.chain}, " if self.chain.strip() else ""
-        return f"{self.kind} of {chain}residue {self.residue_name} {self.residue_id}"
+        atoms = f" {'-'.join(self.names)}" if self.names else ""
+        return f"{self.kind}{atoms} of {chain}residue {self.residue_name} {self.residue_id}"
 
 
 def coordinate_atoms(coordinates: tuple[Coordinate, ...]) -> np.ndarray:
@@ -165,6 +171,9 @@ class TreeModel:
         Names; an empty table for models without atoms.
     base : str
         ``free`` or ``fixed``.
+    joint_inertia : (n_coordinates,)
+        Inertia a that every soft coordinate has beside that of the atoms, Da nm^2 (Da for bond lengths): the mass
+        matrix is J^T m J + diag(a). Zero, which is physical dynamics, unless set by `with_joint_inertia`.
     """
 
     parent: np.ndarray
@@ -192,8 +201,11 @@ class TreeModel:
     cut_bonds: np.ndarray
     atoms: Atoms
     base: str
+    joint_inertia: np.ndarray = None  # type: ignore[assignment]
 
     def __post_init__(self) -> None:
+        if self.joint_inertia is None:
+            object.__setattr__(self, "joint_inertia", np.zeros(len(self.q_reference)))
         self._freeze()
 
     def __setstate__(self, content: dict[str, Any]) -> None:
@@ -229,7 +241,7 @@ class TreeModel:
 
     @property
     def n_coordinates(self) -> int:
-        """Number of soft coordinates: torsions and bends."""
+        """Number of soft coordinates: torsions, phases, bends and bond lengths."""
         return len(self.q_reference)
 
     @property
@@ -239,33 +251,72 @@ class TreeModel:
 
     @property
     def n_bends(self) -> int:
-        """Number of opened bond angles."""
+        """Number of soft bond angles."""
         return len(self.bend_index)
+
+    @property
+    def n_phases(self) -> int:
+        """Number of soft phases."""
+        return len(self.phase_index)
+
+    @property
+    def n_stretches(self) -> int:
+        """Number of soft bond lengths."""
+        return len(self.stretch_index)
 
     @cached_property
     def n_dof(self) -> int:
         """Degrees of freedom: soft coordinates plus 6 per free molecule, 3 per point, 0 per fixed base."""
         return int(self.molecule_dof[-1])
 
+    def _places(self, motion: str) -> np.ndarray:
+        return np.array([i for i, c in enumerate(self.coordinates) if c.motion == motion], dtype=np.int64)
+
     @cached_property
     def torsion_index(self) -> np.ndarray:
         """Places of the torsions in ``state.q``."""
-        return np.array([i for i, c in enumerate(self.coordinates) if c.motion == "torsion"], dtype=np.int64)
+        return self._places("torsion")
+
+    @cached_property
+    def phase_index(self) -> np.ndarray:
+        """Places of the phases in ``state.q``."""
+        return self._places("phase")
 
     @cached_property
     def bend_index(self) -> np.ndarray:
         """Places of the bends in ``state.q``."""
-        return np.array([i for i, c in enumerate(self.coordinates) if c.motion == "bend"], dtype=np.int64)
+        return self._places("bend")
+
+    @cached_property
+    def stretch_index(self) -> np.ndarray:
+        """Places of the bond lengths in ``state.q``."""
+        return self._places("stretch")
 
     @cached_property
     def torsions(self) -> tuple[Coordinate, ...]:
         """The soft torsions, in the order of ``state.torsions``."""
-        return tuple(c for c in self.coordinates if c.motion == "torsion")
+        return tuple(self.coordinates[i] for i in self.torsion_index)
 
     @cached_property
     def bends(self) -> tuple[Coordinate, ...]:
-        """The opened bond angles, in the order of ``state.bends``."""
-        return tuple(c for c in self.coordinates if c.motion == "bend")
+        """The soft bond angles, in the order of ``state.bends``."""
+        return tuple(self.coordinates[i] for i in self.bend_index)
+
+    @cached_property
+    def measure(self) -> np.ndarray:
+        """What every soft coordinate contributes to J, (n_coordinates,): FLAT, BEND or STRETCH of `kinematics`."""
+        measure = np.full(self.n_coordinates, kinematics.FLAT)
+        measure[self.bend_index] = kinematics.BEND
+        measure[self.stretch_index] = kinematics.STRETCH
+        return measure
+
+    def log_jacobian(self, q: np.ndarray) -> np.ndarray:
+        """Return ln J (...,) of coordinates `q` (..., n_coordinates): J is the product of r^2 and sin(angle).
+
+        It is the volume of Cartesian space that belongs to soft bond lengths r and angles; bonds count in nm.
+        """
+        bends, lengths = q[..., self.bend_index], q[..., self.stretch_index]
+        return np.log(np.abs(np.sin(bends))).sum(axis=-1) + 2.0 * np.log(np.abs(lengths)).sum(axis=-1)
 
     @cached_property
     def unit_members(self) -> tuple[np.ndarray, np.ndarray]:
@@ -289,11 +340,15 @@ class TreeModel:
         return places
 
     def __repr__(self) -> str:
-        bends = f", {self.n_bends} bends" if self.n_bends else ""
         return (
-            f"<TreeModel: {self.n_molecules} molecules, {self.n_bodies} bodies, {self.n_torsions} torsions{bends}, "
+            f"<TreeModel: {self.n_molecules} molecules, {self.n_bodies} bodies, {self.describe_coordinates()}, "
             f"{self.n_dof} degrees of freedom, {self.n_atoms} atoms>"
         )
+
+    def describe_coordinates(self) -> str:
+        """Return how many soft coordinates of each kind there are, in words."""
+        counts = {"phases": self.n_phases, "bends": self.n_bends, "bond lengths": self.n_stretches}
+        return ", ".join([f"{self.n_torsions} torsions", *(f"{n} {name}" for name, n in counts.items() if n)])
 
     # ------------------------------------------------------------------ states
 
@@ -358,6 +413,25 @@ class TreeModel:
         check_masses(self.atoms, new)
         geometry: dict[str, Any] = reference_geometry(self, self.positions(self.reference), new)
         return self._with({"masses": new, **geometry})
+
+    def with_joint_inertia(self, inertia: Any) -> TreeModel:
+        """Return the same tree with other joint inertias (n_coordinates,), Da nm^2 (Da for bond lengths); O(n).
+
+        With the Fixman potential the sampled distribution does not depend on them; the motion in time does.
+        """
+        new = plain_array(inertia)
+        if new.shape != (self.n_coordinates,):
+            raise ArgumentError(
+                f"the joint inertia has shape {new.shape}, expected ({self.n_coordinates},), one entry per soft "
+                "coordinate of this tree"
+            )
+        bad = np.flatnonzero(~(np.isfinite(new) & (new >= 0)))
+        if bad.size:
+            raise ArgumentError(
+                f"the joint inertia of {self.coordinates[bad[0]]} is {new[bad[0]]:g}, expected a finite number that is "
+                "not negative"
+            )
+        return self._with({"joint_inertia": new})
 
     def _with(self, fields: dict[str, Any]) -> TreeModel:
         """Return a copy with other geometry or masses, which knows already what depends on the topology alone."""
@@ -495,8 +569,9 @@ class TreeModel:
 
     @cached_property
     def fingerprint(self) -> str:
-        """A hash of everything that shapes the motion: topology, geometry, masses."""
+        """A hash of everything that shapes the motion: topology, geometry, masses, joint inertias."""
         digest = hashlib.sha256(self.base.encode())
-        for name in ("parent", "joint", "axis", "origin", "q_reference", "masses", "atom_link", "local", "link_mass"):
+        names = ("parent", "joint", "axis", "origin", "q_reference", "masses", "atom_link", "local", "link_mass")
+        for name in (*names, "joint_inertia"):
             digest.update(np.ascontiguousarray(getattr(self, name)).tobytes())
         return digest.hexdigest()[:32]

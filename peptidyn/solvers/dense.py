@@ -1,4 +1,4 @@
-"""The oracle: M = J^T m J from the atoms, its triangular factor, log det. Slow, short and obvious; O(n^3).
+"""The oracle: M = J^T m J + diag(a) from the atoms, its triangular factor, log det. Slow, short and obvious; O(n^3).
 
 For models without atoms (robot arms) the bodies' mass properties take the atoms' place:
 M = sum over bodies of m J_v^T J_v + J_w^T I J_w.
@@ -71,7 +71,14 @@ def jacobian(tree: TreeModel, state: State) -> np.ndarray:
 
 
 def weighted_jacobian(tree: TreeModel, state: State) -> np.ndarray:
-    """Return B (n, n_dof) with M = B^T B: sqrt(m) J of the atoms, or of the bodies for models without atoms."""
+    """Return B (n, n_dof) with M = B^T B: sqrt(m) J of the atoms (or bodies), and a row sqrt(a) per joint inertia."""
+    joints = np.zeros((tree.n_coordinates, tree.n_dof))
+    joints[np.arange(tree.n_coordinates), tree.coordinate_dof] = np.sqrt(tree.joint_inertia)
+    return np.concatenate([_weighted_bodies(tree, state), joints[tree.joint_inertia > 0]])
+
+
+def _weighted_bodies(tree: TreeModel, state: State) -> np.ndarray:
+    """Return sqrt(m) J of the atoms, or of the bodies for models without atoms."""
     if tree.n_atoms:
         J = jacobian(tree, state).reshape(3 * tree.n_atoms, tree.n_dof)
         return np.repeat(np.sqrt(tree.masses), 3)[:, None] * J
@@ -94,7 +101,8 @@ def mass_matrix(tree: TreeModel, state: State) -> np.ndarray:
     Returns
     -------
     (n_dof, n_dof) array
-        Da nm^2 between two angles, Da nm between an angle and a translation, Da between two translations.
+        Da nm^2 between two angles, Da nm between an angle and a translation, Da between two translations. The joint
+        inertias of the tree are on its diagonal.
     """
     B = weighted_jacobian(tree, state)
     return B.T @ B

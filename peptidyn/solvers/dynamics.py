@@ -100,7 +100,9 @@ def inverse_dynamics(tree: TreeModel, state: State, velocities: Any, acceleratio
     """
     v = tree.check_dof_vector("velocities", velocities)
     a = tree.check_dof_vector("accelerations", accelerations)
-    return _link_forces(tree.parent, tree.joint, tree.dof, tree.links(state), v, a)
+    tau = _link_forces(tree.parent, tree.joint, tree.dof, tree.links(state), v, a)
+    tau[tree.coordinate_dof] += tree.joint_inertia * a[tree.coordinate_dof]
+    return tau
 
 
 def bias_forces(tree: TreeModel, state: State, velocities: Any) -> np.ndarray:
@@ -141,4 +143,5 @@ def kinetic_energy(tree: TreeModel, state: State, velocities: Any) -> float:
     link_twists(tree.parent, tree.joint, tree.dof, links.axis, links.p, v, w, u)
     at_com = u + np.cross(w, links.com - links.p)
     spin = np.einsum("li,lij,lj->", w, links.inertia, w)
-    return float(0.5 * (links.mass @ (at_com * at_com).sum(axis=1) + spin))
+    joints = tree.joint_inertia @ v[tree.coordinate_dof] ** 2
+    return float(0.5 * (links.mass @ (at_com * at_com).sum(axis=1) + spin + joints))
