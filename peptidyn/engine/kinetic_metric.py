@@ -1,0 +1,138 @@
+"""The kinetic metric that a time step needs: joint inertias from the stiffness of the soft coordinates.
+
+With the Fixman potential the sampled distribution does not depend on the kinetic energy, so every soft coordinate may
+get an inertia a of its own. A coordinate with the curvature k gets the inertia with which it oscillates with the period
+T = `steps_per_period` time steps:
+
+    a_i = k_i / w^2 * sum over j of |k_ij| / sqrt(k_i k_j),      w = 2 pi / T .
+
+The sum, 1 without couplings, bounds the frequency of every coupled motion by w (Gershgorin). Torsions that are slow
+enough by the masses they turn get none, which are phi, psi and chi at all usual steps.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from peptidyn.core.errors import ArgumentError
+from peptidyn.core.residues import WATERS
+from peptidyn.core.units import BOLTZMANN, plain, plain_array
+from peptidyn.engine.stiffness import measure_stiffness
+from peptidyn.metric.fixman_potential import check_temperature
+from peptidyn.model.tree import TreeModel
+from peptidyn.solvers.protocol import get_solver
+
+LANGEVIN_STEPS, METROPOLIS_STEPS = 8.0, 12.0
+"""Steps per period of the stiffest motion: averages of Langevin dynamics are right, and proposals are accepted."""
+
+WATER_STEP = 0.006
+"""Longest step (ps) with waters: they turn as a whole, and nothing slows that down."""
+
+LARGEST_TURN = 0.7
+"""A torsion that would turn farther than this (rad) in one step at thermal speed is too fast for the step."""
+
+COLUMNS = 256
+"""Right-hand sides that are solved at a time."""
+
+
+def joint_inertia(
+    tree: TreeModel,
+    system: Any,
+    timestep: Any,
+    *,
+    steps_per_period: float = LANGEVIN_STEPS,
+    temperature: Any = 300.0,
+) -> np.ndarray:
+    """Return the joint inertias with which a time step can be made.
+
+    Curvatures are those of the bonded terms of the System at the reference of the tree, measured by a few force calls.
+
+    Parameters
+    ----------
+    tree : TreeModel
+    system : openmm.System
+    timestep : float or Quantity
+        ps.
+    steps_per_period : float
+        Time steps per period of the stiffest motion: 8 for Langevin dynamics, 12 for Metropolised dynamics.
+    temperature : float or Quantity
+        K; torsions that are too fast for the step at this temperature are refused.
+
+    Returns
+    -------
+    (n_coordinates,) array
+        Da nm^2, and Da for bond lengths; for `TreeModel.with_joint_inertia` and the `metric` of integrators.
+    """
+    h = float(plain(timestep))
+    if not (np.isfinite(h) and h > 0):
+        raise ArgumentError(f"the time step is {h:g} ps, expected a positive time")
+    kT = BOLTZMANN * check_temperature(temperature)
+    _check_waters(tree, h)
+    stiffness = measure_stiffness(tree, system)
+    k = np.abs(stiffness.diagonal())
+    scale = np.sqrt(np.maximum(k, 1e-300))
+    coupled = np.asarray((abs(stiffness) / scale[None, :]).sum(axis=1)).ravel() * scale
+    inertia = coupled * (steps_per_period * h / (2.0 * np.pi)) ** 2
+    rotors = tree.torsion_index
+    inertia[rotors] = np.maximum(inertia[rotors], 0.0)
+    own = effective_inertia(tree.with_joint_inertia(np.where(np.isin(np.arange(len(k)), rotors), 0.0, inertia)), rotors)
+    inertia[rotors] = np.where(inertia[rotors] > own, inertia[rotors], 0.0)
+    turn = h * np.sqrt(kT / (own + inertia[rotors]))
+    if len(turn) and turn.max() > LARGEST_TURN:
+        raise ArgumentError(
+            f"a time step of {1e3 * h:g} fs is too large: {tree.torsions[int(turn.argmax())]} would turn "
+            f"{np.rad2deg(turn.max()):.0f} degrees per step at thermal speed, and no bonded term asks for joint inertia "
+            f"there; try {1e3 * h * 0.5 * LARGEST_TURN / turn.max():.0f} fs, or give the inertias yourself"
+        )
+    return inertia
+
+
+def effective_inertia(tree: TreeModel, coordinates: np.ndarray) -> np.ndarray:
+    """Return 1 / (M^-1)_ii of some coordinates (n,): the inertia with which each answers a torque on it alone."""
+    solver = get_solver("articulated")
+    places = tree.coordinate_dof[coordinates]
+    own = np.empty(len(places))
+    for start in range(0, len(places), COLUMNS):
+        chosen = places[start : start + COLUMNS]
+        right = np.zeros((tree.n_dof, len(chosen)))
+        right[chosen, np.arange(len(chosen))] = 1.0
+        own[start : start + COLUMNS] = 1.0 / solver.solve(tree, tree.reference, right)[chosen, np.arange(len(chosen))]
+    return own
+
+
+def _check_waters(tree: TreeModel, h: float) -> None:
+    waters = np.flatnonzero(np.isin(tree.atoms.residue_name, list(WATERS)))
+    if h > WATER_STEP * (1 + 1e-9) and waters.size:
+        raise ArgumentError(
+            f"a time step of {1e3 * h:g} fs is too large for {tree.atoms.residue_label(int(waters[0]))}: water turns as "
+            f"a whole, which no joint inertia slows down; use at most {1e3 * WATER_STEP:g} fs, or implicit solvent"
+        )
+
+
+def tree_with_metric(
+    tree: TreeModel, metric: Any, system: Any, timestep: Any, steps_per_period: float, temperature: Any
+) -> TreeModel:  # fmt: skip
+    """Return the tree with the joint inertias that `metric` asks for.
+
+    Parameters
+    ----------
+    tree : TreeModel
+    metric : {"physical", "auto"} or (n_coordinates,) array
+        None, the step's own, or given ones.
+    system : openmm.System
+    timestep, steps_per_period, temperature
+        As for `joint_inertia`.
+    """
+    if isinstance(metric, str):
+        if metric not in ("physical", "auto"):
+            raise ArgumentError(f"metric is {metric!r}, expected 'physical', 'auto' or an array of joint inertias")
+        if metric == "physical":
+            inertia = np.zeros(tree.n_coordinates)
+        else:
+            inertia = joint_inertia(
+                tree, system, timestep, steps_per_period=steps_per_period, temperature=temperature
+            )  # fmt: skip
+        return tree.with_joint_inertia(inertia)
+    return tree.with_joint_inertia(plain_array(metric))
