@@ -32,8 +32,9 @@ def beads(parents: list[int], rng: np.random.Generator) -> Beads:
             x[i] = rng.normal(scale=2.0, size=3)
             continue
         away = rng.normal(size=3)
-        if parents[up] >= 0:
-            along = x[up] - x[parents[up]]
+        beside = parents[up] if parents[up] >= 0 else parents.index(up)
+        if beside < i:
+            along = x[up] - x[beside]
             along /= np.linalg.norm(along)
             side = away - (away @ along) * along
             angle = np.deg2rad(rng.uniform(60, 130))
@@ -82,10 +83,13 @@ def star_parents(arms: int, length: int) -> list[int]:
     return parents
 
 
-def random_tree(kind: str, n: int, seed: int = 0, base: str = "free") -> TreeModel:
+def random_tree(
+    kind: str, n: int, seed: int = 0, base: str = "free", soft: str = "rotor", inertia: bool = False
+) -> TreeModel:
     """Return a random tree model of about `n` atoms.
 
     kind : "serial", "branched", "star" (more than three joints on one body), "forest" (molecules, rigid ones, points).
+    inertia : whether joints have inertias of their own, as for steps of a few fs.
     """
     rng = np.random.default_rng(seed)
     if kind == "serial":
@@ -101,14 +105,24 @@ def random_tree(kind: str, n: int, seed: int = 0, base: str = "free") -> TreeMod
             parents += [up if up < 0 else up + len(parents) for up in part]
     else:
         raise ValueError(kind)
-    return build_tree(beads(parents, rng), soft="rotor", base=base)
+    tree = build_tree(beads(parents, rng), soft=soft, base=base)
+    return with_random_inertia(tree, rng) if inertia else tree
+
+
+def with_random_inertia(tree: TreeModel, rng: np.random.Generator) -> TreeModel:
+    """Return the tree with joint inertias of all sizes, some of them zero: up to 1 Da nm^2, and 300 Da for bonds."""
+    inertia = rng.uniform(0.0, 1.0, tree.n_coordinates) * (rng.random(tree.n_coordinates) < 0.8)
+    inertia[tree.stretch_index] *= 300.0
+    return tree.with_joint_inertia(inertia)
 
 
 def random_state(tree: TreeModel, rng: np.random.Generator, bend_range: float = 0.1) -> State:
-    """Return a state with random torsions, slightly changed bends and random base poses."""
+    """Return a state with random torsions, slightly changed bends, phases and bonds, and random base poses."""
     q = tree.q_reference.copy()
     q[tree.torsion_index] = rng.uniform(-np.pi, np.pi, tree.n_torsions)
     q[tree.bend_index] += rng.uniform(-bend_range, bend_range, tree.n_bends)
+    q[tree.phase_index] += rng.uniform(-bend_range, bend_range, tree.n_phases)
+    q[tree.stretch_index] *= 1.0 + rng.uniform(-bend_range, bend_range, tree.n_stretches)
     rotation = rng.normal(size=(tree.n_molecules, 4))
     rotation /= np.linalg.norm(rotation, axis=1, keepdims=True)
     return tree.reference.replace(q=q, base_position=rng.normal(size=(tree.n_molecules, 3)), base_rotation=rotation)

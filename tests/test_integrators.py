@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 import pytest
-from random_trees import random_state, random_tree
+from random_trees import random_state, random_tree, with_random_inertia
 from real_structures import DATA, load
 from scipy.spatial.transform import Rotation
 from scipy.stats import chi2
@@ -24,13 +24,17 @@ KT = 2.5
 
 
 def torsional_forces(tree, strength=20.0):
-    """Return forces of V = k sum cos(q + place): smooth, bounded, coupled to the rest through M only."""
+    """Return forces of V = k sum cos(q + place), and springs for bonds and angles: coupled through M only."""
     phase = np.arange(tree.n_coordinates)
+    spring = np.zeros(tree.n_coordinates)
+    spring[tree.stretch_index] = 3e4
+    spring[tree.bend_index] = 300.0
 
     def forces(mover, want_energy):
         torque = np.zeros(tree.n_dof)
-        torque[tree.coordinate_dof] = strength * np.sin(mover.q + phase)
-        return strength * float(np.cos(mover.q + phase).sum()), torque
+        stretched = mover.q - tree.q_reference
+        torque[tree.coordinate_dof] = strength * np.sin(mover.q + phase) - spring * stretched
+        return strength * float(np.cos(mover.q + phase).sum()) + 0.5 * float(spring @ stretched**2), torque
 
     return forces
 
@@ -46,6 +50,8 @@ TREES = {
     "forest": lambda: random_tree("forest", 15, seed=3),
     "peptide": lambda: ptd.build_tree(ptd.build_peptide("PW"), "phi psi chi polar"),
     "with-angles": lambda: ptd.build_tree(load(DATA / "ala1.pdb"), "phi psi omega angles"),
+    "all": lambda: random_tree("branched", 9, seed=4, soft="all", inertia=True),
+    "heavy": lambda: with_random_inertia(ptd.build_tree(load(DATA / "ala1.pdb"), "heavy"), np.random.default_rng(5)),
 }
 
 
@@ -72,7 +78,7 @@ def difference(tree, a, b):
 
 
 def test_drift_solves_its_equation(tree):
-    """J(q0)^T m (x1 - x0) / h = p0 and p1 = J(q1)^T m (x1 - x0) / h, from the atoms."""
+    """J(q0)^T m (x1 - x0) / h + a (q1 - q0) / h = p0, and the same with J(q1) is p1, from the atoms."""
     mover = warm(tree)
     h = 0.002
     s0, p0 = mover.state, mover.momentum.copy()
@@ -80,8 +86,10 @@ def test_drift_solves_its_equation(tree):
     s1 = mover.state
     push = tree.masses[:, None] * (tree.positions(s1) - tree.positions(s0)) / h
     scale = np.abs(p0).max()
-    assert np.abs(tree.generalized_forces(s0, push) - p0).max() < 1e-8 * scale
-    assert np.abs(tree.generalized_forces(s1, push) - mover.momentum).max() < 1e-8 * scale
+    joints = np.zeros(tree.n_dof)
+    joints[tree.coordinate_dof] = tree.joint_inertia * (s1.q - s0.q) / h
+    assert np.abs(tree.generalized_forces(s0, push) + joints - p0).max() < 1e-8 * scale
+    assert np.abs(tree.generalized_forces(s1, push) + joints - mover.momentum).max() < 1e-8 * scale
 
 
 def test_steps_are_reversible(tree):
@@ -101,7 +109,7 @@ def test_steps_are_reversible(tree):
 
 
 def test_a_step_preserves_phase_space_volume():
-    for name in ("fixed", "serial", "with-angles"):
+    for name in ("fixed", "serial", "with-angles", "all", "heavy"):
         tree = TREES[name]()
         if name != "fixed":
             tree = (

@@ -83,7 +83,7 @@ def joint_inertia(
     if len(turn) and turn.max() > LARGEST_TURN:
         raise ArgumentError(
             f"a time step of {1e3 * h:g} fs is too large: {tree.torsions[int(turn.argmax())]} would turn "
-            f"{np.rad2deg(turn.max()):.0f} degrees per step at thermal speed, and no bonded term asks for joint inertia "
+            f"{np.rad2deg(turn.max()):.0f} degrees per step at thermal speed, and no bonded term asks for inertia "
             f"there; try {1e3 * h * 0.5 * LARGEST_TURN / turn.max():.0f} fs, or give the inertias yourself"
         )
     return inertia
@@ -106,8 +106,8 @@ def _check_waters(tree: TreeModel, h: float) -> None:
     waters = np.flatnonzero(np.isin(tree.atoms.residue_name, list(WATERS)))
     if h > WATER_STEP * (1 + 1e-9) and waters.size:
         raise ArgumentError(
-            f"a time step of {1e3 * h:g} fs is too large for {tree.atoms.residue_label(int(waters[0]))}: water turns as "
-            f"a whole, which no joint inertia slows down; use at most {1e3 * WATER_STEP:g} fs, or implicit solvent"
+            f"a time step of {1e3 * h:g} fs is too large for {tree.atoms.residue_label(int(waters[0]))}: water turns "
+            f"as a whole, which no joint inertia slows down; use at most {1e3 * WATER_STEP:g} fs, or implicit solvent"
         )
 
 

@@ -1,4 +1,4 @@
-"""How stiff the soft coordinates are: second derivatives of the bonded terms of a System, measured by a few force calls.
+"""How stiff soft coordinates are: second derivatives of the bonded terms of a System, measured by a few force calls.
 
 Bonded terms reach over a few bonds only, so the matrix of second derivatives is sparse, and many of its columns are
 measured by one displacement (Curtis, Powell, Reid 1974): coordinates that no term joins move at the same time. The
@@ -120,7 +120,7 @@ def _coupled_coordinates(tree: TreeModel, terms: set[tuple[int, ...]]) -> csr_ar
 
 @njit(cache=True)
 def _colour(start, columns, colour):
-    """Give every column the first colour that no column has with which it shares a row; return the number of colours."""
+    """Give every column the first colour that no column with which it shares a row has; return how many there are."""
     n = len(colour)
     colour[:] = -1
     taken = np.full(n + 1, -1, dtype=np.int64)
