@@ -3,6 +3,7 @@ from ._version import __version__ as __version__
 from .analysis.report import write_report as write_report
 from .core.errors import PeptidynError as PeptidynError
 from .engine.fixman_force import FixmanForce as FixmanForce
+from .engine.kinetic_metric import joint_inertia as joint_inertia
 from .engine.simulation import TorsionSimulation as TorsionSimulation
 from .engine.systems import make_system as make_system
 from .engine.torsion_integrators import TorsionGHMCIntegrator as TorsionGHMCIntegrator

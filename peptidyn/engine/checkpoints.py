@@ -23,7 +23,7 @@ from peptidyn.model.state import State
 FORMAT = 1
 """Raised when the meaning of a stored field changes."""
 
-_ARRAYS = ("q", "base_position", "base_rotation", "momentum", "box", "geometry")
+_ARRAYS = ("q", "base_position", "base_rotation", "momentum", "box", "geometry", "joint_inertia")
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,6 +71,7 @@ def save(
         "momentum": momentum,
         "box": np.array(context.getState().getPeriodicBoxVectors(asNumpy=True)._value),
         "geometry": np.empty((0, 3)) if geometry is None else geometry,
+        "joint_inertia": integrator.tree.joint_inertia,
     }
     write(path, about, arrays)
 
@@ -86,10 +87,13 @@ def load(path: str | os.PathLike[str], context: Any, integrator: Any) -> Loaded:
     geometry = arrays["geometry"] if len(arrays["geometry"]) else None
     if geometry is not None and geometry.shape == (tree.n_atoms, 3):
         tree = tree.with_geometry(geometry)
+    inertia = arrays["joint_inertia"]
+    if integrator.metric == "auto" and inertia.shape == (tree.n_coordinates,):
+        tree = tree.with_joint_inertia(inertia)  # a metric stays as it is for the whole run
     if tree.fingerprint != about["fingerprint"]:
         raise CheckpointError(
-            f"{path} belongs to another model (other atoms, soft coordinates, masses or reference geometry); build the "
-            "tree that the checkpoint was made with"
+            f"{path} belongs to another model (other atoms, soft coordinates, masses, joint inertias or reference "
+            "geometry); build the tree that the checkpoint was made with"
         )
     for name in {**about["settings"], **integrator.settings}:
         there, here = about["settings"].get(name), integrator.settings.get(name)

@@ -18,7 +18,7 @@ import numpy as np
 
 from peptidyn.core.errors import ArgumentError
 from peptidyn.core.residues import WATERS
-from peptidyn.core.units import BOLTZMANN, plain, plain_array
+from peptidyn.core.units import BOLTZMANN, plain
 from peptidyn.engine.stiffness import measure_stiffness
 from peptidyn.metric.fixman_potential import check_temperature
 from peptidyn.model.tree import TreeModel
@@ -111,28 +111,15 @@ def _check_waters(tree: TreeModel, h: float) -> None:
         )
 
 
-def tree_with_metric(
-    tree: TreeModel, metric: Any, system: Any, timestep: Any, steps_per_period: float, temperature: Any
-) -> TreeModel:  # fmt: skip
-    """Return the tree with the joint inertias that `metric` asks for.
+def check_metric(metric: Any) -> str | None:
+    """Return "physical" or "auto", or None for an array or nothing; ArgumentError for other words."""
+    if not isinstance(metric, str):
+        return None
+    if metric not in ("physical", "auto"):
+        raise ArgumentError(f"metric is {metric!r}, expected 'physical', 'auto' or an array of joint inertias")
+    return metric
 
-    Parameters
-    ----------
-    tree : TreeModel
-    metric : {"physical", "auto"} or (n_coordinates,) array
-        None, the step's own, or given ones.
-    system : openmm.System
-    timestep, steps_per_period, temperature
-        As for `joint_inertia`.
-    """
-    if isinstance(metric, str):
-        if metric not in ("physical", "auto"):
-            raise ArgumentError(f"metric is {metric!r}, expected 'physical', 'auto' or an array of joint inertias")
-        if metric == "physical":
-            inertia = np.zeros(tree.n_coordinates)
-        else:
-            inertia = joint_inertia(
-                tree, system, timestep, steps_per_period=steps_per_period, temperature=temperature
-            )  # fmt: skip
-        return tree.with_joint_inertia(inertia)
-    return tree.with_joint_inertia(plain_array(metric))
+
+def tree_with_metric(tree: TreeModel, metric: Any) -> TreeModel:
+    """Return the tree with the joint inertias of a metric: "physical", which is none, or an array (n_coordinates,)."""
+    return tree.with_joint_inertia(np.zeros(tree.n_coordinates) if check_metric(metric) == "physical" else metric)

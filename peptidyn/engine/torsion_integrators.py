@@ -24,12 +24,21 @@ from openmm import unit
 from peptidyn.core.errors import ArgumentError, ModelError, StepError
 from peptidyn.core.residues import is_hydrogen, is_water
 from peptidyn.core.units import BOLTZMANN, plain
+from peptidyn.engine.kinetic_metric import (
+    LANGEVIN_STEPS,
+    METROPOLIS_STEPS,
+    check_metric,
+    joint_inertia,
+    tree_with_metric,
+)
 from peptidyn.engine.system_check import check_system
 from peptidyn.integrators.mover import Mover
 from peptidyn.integrators.stepper import MetropolisStepper, Stepper
 from peptidyn.metric.fixman_potential import check_temperature
+from peptidyn.model.kinematics import STRETCH
 from peptidyn.model.state import State
 from peptidyn.model.tree import TreeModel
+from peptidyn.solvers.protocol import get_solver
 
 
 def repartition_hydrogen_mass(tree: TreeModel, hydrogen_mass: Any) -> np.ndarray:
@@ -71,15 +80,23 @@ def read_forces(state: Any, out: np.ndarray) -> np.ndarray:
 class TorsionIntegrator(openmm.CustomIntegrator):
     """What the torsion integrators share: the Context, the forces, the Fixman torque."""
 
+    steps_per_period = LANGEVIN_STEPS
+    """Time steps per period of the stiffest motion, for ``metric="auto"``."""
+
     def __init__(
-        self, tree: TreeModel, timestep: Any, fixman: bool, temperature: float, seed: int | None, hydrogen_mass: Any
-    ):
+        self, tree: TreeModel, timestep: Any, fixman: bool, temperature: float, seed: int | None, hydrogen_mass: Any,
+        metric: Any,
+    ):  # fmt: skip
         h = float(plain(timestep))
         if not h > 0:
             raise ArgumentError(f"the time step is {h:g} ps, expected a positive time")
         super().__init__(h)
         self._system_masses = tree.masses
-        self.tree = tree if hydrogen_mass is None else tree.with_masses(repartition_hydrogen_mass(tree, hydrogen_mass))
+        tree = tree if hydrogen_mass is None else tree.with_masses(repartition_hydrogen_mass(tree, hydrogen_mass))
+        self.metric = check_metric(metric)
+        self.tree = tree if metric is None or self.metric == "auto" else tree_with_metric(tree, metric)
+        self._metric_step = h if self.metric == "auto" else math.inf
+        self._metric_due = self.metric == "auto"
         self.fixman = fixman
         self._kT = BOLTZMANN * temperature
         self.rng = np.random.default_rng(seed)
@@ -100,16 +117,38 @@ class TorsionIntegrator(openmm.CustomIntegrator):
         self.notes = check_system(self.tree, context.getSystem(), self._system_masses)
         self._context = weakref.ref(context)
         self._known = None
+        if self._metric_due:
+            inertia = joint_inertia(
+                self.tree, context.getSystem(), self._metric_step, steps_per_period=self.steps_per_period,
+                temperature=self._kT / BOLTZMANN,
+            )  # fmt: skip
+            self.set_joint_inertia(inertia)
+        if self.tree.joint_inertia.any():
+            self.notes.append(
+                f"{np.count_nonzero(self.tree.joint_inertia)} of {self.tree.n_coordinates} soft coordinates have joint "
+                "inertias: configurations are sampled as without, but rates and velocities are not physical"
+                + ("" if self.fixman else "; without the Fixman potential the distribution depends on the inertias")
+            )
+
+    def set_joint_inertia(self, inertia: Any) -> None:
+        """Take joint inertias (n_coordinates,) for good; the configuration stays, and momenta become zero."""
+        state = self.mover.state
+        self.tree = self.tree.with_joint_inertia(inertia)
+        self._metric_due = False
+        self._use_mover(Mover(self.tree, state))
+
+    def _use_mover(self, mover: Mover) -> None:
+        self.mover = mover
+        self._stepper.mover = mover
+        self._stepper.forget()
+        self._known = None
 
     def set_tree(self, tree: TreeModel) -> None:
         """Go on with `tree`: the present one with another reference geometry. Positions are read again."""
         if tree.coordinates != self.tree.coordinates or not np.array_equal(tree.masses, self.tree.masses):
             raise ModelError("the new tree has other soft coordinates or masses; make a new integrator for it")
         self.tree = tree
-        self.mover = Mover(tree)
-        self._stepper.mover = self.mover
-        self._stepper.forget()
-        self._known = None
+        self._use_mover(Mover(tree))
 
     def motion(self) -> tuple[State, np.ndarray]:
         """Return the configuration and the momenta (n_dof,) that the Context is in."""
@@ -171,9 +210,18 @@ class TorsionIntegrator(openmm.CustomIntegrator):
             return
         if self._known is None or not np.array_equal(x, self._known[0]):
             self.mover.set_state(self.tree.state(x))
-        # p = J^T m v
-        self.mover.momentum = self.mover.project(self.tree.masses[:, None] * v)
+        self.mover.momentum = self._momenta(v)
         self._stepper.forget()
+
+    def _momenta(self, v: np.ndarray) -> np.ndarray:
+        """Return the momenta (n_dof,) of atom velocities (n_atoms, 3): J^T m v, and a dq/dt of joint inertias a."""
+        momenta = self.mover.project(self.tree.masses[:, None] * v)
+        if self.tree.joint_inertia.any() and momenta.any():
+            physical = self.tree.with_joint_inertia(np.zeros(self.tree.n_coordinates))
+            rates = get_solver("articulated").solve(physical, self.mover.state, momenta)
+            places = self.tree.coordinate_dof
+            momenta[places] += self.tree.joint_inertia * rates[places]
+        return momenta
 
     def _write(self, context: Any, steps: int) -> None:
         """Leave positions, velocities, time and step count in the Context."""
@@ -203,6 +251,11 @@ class TorsionIntegrator(openmm.CustomIntegrator):
         """Advance the simulation by `steps` time steps."""
         context = self._find_context()
         self._stepper.timestep = self.getStepSize()._value
+        if self._stepper.timestep > self._metric_step * (1.0 + 1e-12):
+            raise ArgumentError(
+                f"the kinetic metric was chosen for steps of {1e3 * self._metric_step:g} fs and stays as it is; make a "
+                f"new integrator for steps of {1e3 * self._stepper.timestep:g} fs"
+            )
         self._read(context)
         done = 0
         try:
@@ -227,11 +280,20 @@ class TorsionIntegrator(openmm.CustomIntegrator):
         )
         h = self.getStepSize()._value
         step, time = context.getStepCount() + done, context.getTime()._value + done * h
+        place = self.mover.out_of_range
         if rate is None or not len(rate):
             what = "the forces are not finite numbers: atoms may overlap; minimise first"
+        elif place >= 0:
+            coordinate = self.tree.coordinates[place]
+            limit = "0 or 180 degrees" if coordinate.motion == "bend" else "zero length"
+            what = (
+                f"{coordinate} would reach {limit} in one step of {1000 * h:g} fs, where coordinates end; try a "
+                "smaller step, or make that coordinate hard"
+            )
         else:
-            fastest = self.tree.coordinates[int(rate.argmax())]
-            turn = np.rad2deg(rate.max() * h)
+            turning = np.where(self.tree.measure == STRETCH, 0.0, rate)
+            fastest = self.tree.coordinates[int(turning.argmax())]
+            turn = np.rad2deg(turning.max() * h)
             what = (
                 f"the step is too large: {fastest} would turn {turn:.0f} degrees in one step of {1000 * h:g} fs; try "
                 f"{1000 * h * min(0.5, 20.0 / turn):.1f} fs, or leave that rotor out of soft="
@@ -286,6 +348,10 @@ class TorsionVerletIntegrator(TorsionIntegrator):
         For `set_velocities_to_temperature`; the motion itself uses no random numbers.
     hydrogen_mass : float or Quantity, optional
         Repartition masses so that hydrogens (not those of water) have this mass, Da.
+    metric : {"physical", "auto"} or (n_coordinates,) array, optional
+        Joint inertias: none; those with which the time step can be made, from the System (see `joint_inertia`); or
+        given ones, Da nm^2 (Da for bond lengths). Default those of the tree, which has none unless they were set. With
+        U_F they do not change what is sampled; rates are then not physical.
     """
 
     def __init__(
@@ -297,8 +363,9 @@ class TorsionVerletIntegrator(TorsionIntegrator):
         temperature: Any = 300.0,
         seed: int | None = None,
         hydrogen_mass: Any = None,
+        metric: Any = None,
     ):
-        super().__init__(tree, timestep, fixman, check_temperature(temperature), seed, hydrogen_mass)
+        super().__init__(tree, timestep, fixman, check_temperature(temperature), seed, hydrogen_mass, metric)
 
     def _make_stepper(self) -> Stepper:
         return Stepper(self.mover, self._forces, self.getStepSize()._value, "BAB")
@@ -309,11 +376,11 @@ class _ThermalIntegrator(TorsionIntegrator):
 
     def __init__(
         self, tree: TreeModel, temperature: Any, friction: Any, timestep: Any, fixman: bool, seed: int | None,
-        hydrogen_mass: Any,
+        hydrogen_mass: Any, metric: Any,
     ):  # fmt: skip
         self._temperature = check_temperature(temperature)
         self._friction = _check_friction(friction)
-        super().__init__(tree, timestep, fixman, self._temperature, seed, hydrogen_mass)
+        super().__init__(tree, timestep, fixman, self._temperature, seed, hydrogen_mass, metric)
 
     def getTemperature(self) -> Any:
         """Return the temperature of the heat bath."""
@@ -359,6 +426,10 @@ class TorsionLangevinIntegrator(_ThermalIntegrator):
     hydrogen_mass : float or Quantity, optional
         Repartition masses so that hydrogens (not those of water) have this mass, Da. With U_F it does not change
         what is sampled.
+    metric : {"physical", "auto"} or (n_coordinates,) array, optional
+        Joint inertias: none; those with which the time step can be made, from the System (see `joint_inertia`); or
+        given ones, Da nm^2 (Da for bond lengths). Default those of the tree, which has none unless they were set. With
+        U_F they do not change what is sampled; rates are then not physical.
     """
 
     def __init__(
@@ -371,8 +442,9 @@ class TorsionLangevinIntegrator(_ThermalIntegrator):
         fixman: bool = True,
         seed: int | None = None,
         hydrogen_mass: Any = None,
+        metric: Any = None,
     ):
-        super().__init__(tree, temperature, friction, timestep, fixman, seed, hydrogen_mass)
+        super().__init__(tree, temperature, friction, timestep, fixman, seed, hydrogen_mass, metric)
 
     def _make_stepper(self) -> Stepper:
         h = self.getStepSize()._value
@@ -388,6 +460,8 @@ class TorsionGHMCIntegrator(_ThermalIntegrator):
         Verify that every drift leads back to its start, and reject it if not.
     """
 
+    steps_per_period = METROPOLIS_STEPS
+
     def __init__(
         self,
         tree: TreeModel,
@@ -398,10 +472,11 @@ class TorsionGHMCIntegrator(_ThermalIntegrator):
         fixman: bool = True,
         seed: int | None = None,
         hydrogen_mass: Any = None,
+        metric: Any = None,
         check_reverse: bool = True,
     ):
         self._check_reverse = check_reverse
-        super().__init__(tree, temperature, friction, timestep, fixman, seed, hydrogen_mass)
+        super().__init__(tree, temperature, friction, timestep, fixman, seed, hydrogen_mass, metric)
 
     def _make_stepper(self) -> MetropolisStepper:
         h = self.getStepSize()._value

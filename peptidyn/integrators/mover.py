@@ -17,6 +17,7 @@ from peptidyn.core.errors import ArgumentError
 from peptidyn.kernels import motions as moves
 from peptidyn.kernels.packing import link_axes, pack
 from peptidyn.kernels.states import make_scratch
+from peptidyn.model.kinematics import FLAT, STRETCH
 from peptidyn.model.state import State
 from peptidyn.model.tree import TreeModel
 from peptidyn.solvers.protocol import raise_singular
@@ -43,6 +44,9 @@ class Mover:
     ----------
     iterations : (n_molecules,) int
         Of the last drift; -1 where it did not converge.
+    out_of_range : int
+        A soft coordinate that left its range in the last drift that failed: an angle beyond 0 or 180 degrees, or a bond
+        without length; -1 if none did.
     """
 
     def __init__(self, tree: TreeModel, state: State | None = None, momenta: Any = None):
@@ -61,6 +65,7 @@ class Mover:
         self._x, self._force, self._atom_velocity = (np.zeros((tree.n_atoms, 3)) for _ in range(3))
         self._status = np.zeros(nm, dtype=np.int64)
         self.iterations = np.zeros(nm, dtype=np.int64)
+        self.out_of_range = -1
         packed = pack(tree)
         self._arguments = (
             packed, make_scratch(packed, nm),
@@ -118,9 +123,15 @@ class Mover:
         if moves.DRIFT in key:
             self.iterations[:] = self._status
             if worst < 0:
+                self.out_of_range = self._find_out_of_range()
                 self._forget()
                 return False
         return True
+
+    def _find_out_of_range(self) -> int:
+        measure = self.tree.measure
+        inside = (measure == FLAT) | ((self._q > 0.0) & ((measure == STRETCH) | (self._q < np.pi)))
+        return -1 if inside.all() else int(inside.argmin())
 
     def _forget(self) -> None:
         """Nothing that was computed holds for the present configuration."""
