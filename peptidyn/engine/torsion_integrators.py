@@ -33,7 +33,7 @@ from peptidyn.engine.kinetic_metric import (
 )
 from peptidyn.engine.system_check import check_system
 from peptidyn.integrators.mover import Mover
-from peptidyn.integrators.stepper import MetropolisStepper, Stepper
+from peptidyn.integrators.stepper import THERMAL_TOLERANCE, MetropolisStepper, Stepper
 from peptidyn.metric.fixman_potential import check_temperature
 from peptidyn.model.kinematics import STRETCH
 from peptidyn.model.state import State
@@ -448,7 +448,9 @@ class TorsionLangevinIntegrator(_ThermalIntegrator):
 
     def _make_stepper(self) -> Stepper:
         h = self.getStepSize()._value
-        return Stepper(self.mover, self._forces, h, "BAOAB", self._kT, self._friction, self.rng)
+        return Stepper(
+            self.mover, self._forces, h, "BAOAB", self._kT, self._friction, self.rng, tolerance=THERMAL_TOLERANCE
+        )
 
 
 class TorsionGHMCIntegrator(_ThermalIntegrator):

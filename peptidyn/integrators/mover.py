@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from peptidyn.core.errors import ArgumentError
-from peptidyn.kernels import motions as moves
+from peptidyn.kernels import motions
 from peptidyn.kernels.packing import link_axes, pack
 from peptidyn.kernels.states import make_scratch
 from peptidyn.model.kinematics import FLAT, STRETCH
@@ -24,6 +24,9 @@ from peptidyn.solvers.protocol import raise_singular
 
 DRIFT_TOLERANCE = 1e-13
 """The drift is solved until what is left to correct is smaller than this (nm or rad)."""
+
+KEPT_PROGRAMS = 64
+"""Programs of moves that are kept as arrays; a simulation has a few that come again and again."""
 
 MANY_MOLECULES = 64
 """From this number on, molecules are moved on all cores."""
@@ -73,13 +76,13 @@ class Mover:
             (self._base_position, self._base_rotation, self._q, self._momentum, *self._saved),
             (
                 self._torque, self._fixman, np.empty(nq), self._normals, self._velocity, self._log_det,
-                np.zeros((n, moves.N_DRIFT, 4)), np.zeros(nd), np.empty(nq),
+                np.zeros((n, motions.N_DRIFT, 4)), np.zeros(nd), np.empty(nq),
             ),
             (self._x, self._force, self._atom_velocity), self._status,
         )  # fmt: skip
         self._waiting: list[int] = []
         self._numbers: list[tuple[float, float]] = []
-        self._programs: dict[tuple[int, ...], np.ndarray] = {}
+        self._programs: dict[tuple, tuple[np.ndarray, np.ndarray]] = {}  # noted moves and numbers, as arrays
         self._factored = self._placed = self._has_fixman = False
         self.set_state(tree.reference if state is None else state)
         if momenta is not None:
@@ -93,7 +96,7 @@ class Mover:
 
     def _need_factor(self) -> None:
         if not self._factored:
-            self._note(moves.FACTOR)
+            self._note(motions.FACTOR)
             self._factored = True
 
     def flush(self) -> bool:
@@ -102,25 +105,26 @@ class Mover:
             return True
         if not self._placed:
             self._need_factor()
-            self._note(moves.POSITIONS)
+            self._note(motions.POSITIONS)
             self._placed = True
-        key = tuple(self._waiting)
+        moves, numbers = key = tuple(self._waiting), tuple(self._numbers)
         program = self._programs.get(key)
         if program is None:
-            program = self._programs[key] = np.array(key, dtype=np.int64)
-        numbers = np.array(self._numbers)
+            if len(self._programs) >= KEPT_PROGRAMS:
+                self._programs.clear()
+            program = self._programs[key] = np.array(moves, dtype=np.int64), np.array(numbers)
         self._waiting.clear()
         self._numbers.clear()
         n = self.tree.n_molecules
         if n < MANY_MOLECULES:
-            moves.run_range(program, numbers, 0, n, *self._arguments)
+            worst = motions.run_range(*program, 0, n, *self._arguments)
         else:
-            moves.run_parallel(program, numbers, min(n, 64), *self._arguments)
-        worst = self._status.min(initial=0)
+            motions.run_parallel(*program, min(n, 64), *self._arguments)
+            worst = int(self._status.min(initial=0))
         if worst <= -2:
             self._forget()
-            raise_singular(self.tree, int(-2 - worst))
-        if moves.DRIFT in key:
+            raise_singular(self.tree, -2 - worst)
+        if motions.DRIFT in moves:
             self.iterations[:] = self._status
             if worst < 0:
                 self.out_of_range = self._find_out_of_range()
@@ -194,7 +198,7 @@ class Mover:
 
     def mark(self) -> None:
         """Note the present configuration and momenta as the place where `undo` goes back to."""
-        self._note(moves.SAVE)
+        self._note(motions.SAVE)
 
     def undo(self) -> None:
         """Go back to the last `mark`, which must have been made."""
@@ -215,7 +219,7 @@ class Mover:
         """Return the atom positions (n_atoms, 3), nm, in an array that the next move changes."""
         if not self._placed:
             self._need_factor()
-            self._note(moves.POSITIONS)
+            self._note(motions.POSITIONS)
             self._placed = True
         self.flush()
         return self._x
@@ -223,15 +227,15 @@ class Mover:
     def velocities(self) -> np.ndarray:
         """Return the generalised velocities M^-1 p (n_dof,)."""
         self._need_factor()
-        self._note(moves.VELOCITIES)
+        self._note(motions.VELOCITIES)
         self.flush()
         return self._velocity.copy()
 
     def atom_velocities(self) -> np.ndarray:
         """Return the atom velocities (n_atoms, 3), nm/ps."""
         self._need_factor()
-        self._note(moves.VELOCITIES)
-        self._note(moves.ATOM_VELOCITIES)
+        self._note(motions.VELOCITIES)
+        self._note(motions.ATOM_VELOCITIES)
         self.flush()
         return self._atom_velocity.copy()
 
@@ -247,16 +251,16 @@ class Mover:
         """
         self.place()
         self._force[:] = forces
-        self._note(moves.PROJECT)
+        self._note(motions.PROJECT)
         if fixman_kT:
             self._need_fixman()
-            self._note(moves.ADD_FIXMAN, fixman_kT)
+            self._note(motions.ADD_FIXMAN, fixman_kT)
         return self._torque
 
     def _need_fixman(self) -> None:
         if not self._has_fixman:
             self._need_factor()
-            self._note(moves.FIXMAN)
+            self._note(motions.FIXMAN)
             self._has_fixman = True
 
     def project(self, forces: np.ndarray) -> np.ndarray:
@@ -274,7 +278,7 @@ class Mover:
     def fixman_energy(self) -> float:
         """Return ln(det M / J^2) / 2: the Fixman potential per kT."""
         self._need_factor()
-        self._note(moves.LOG_DET)
+        self._note(motions.LOG_DET)
         self.flush()
         return float(0.5 * self._log_det.sum() - self.tree.log_jacobian(self._q))
 
@@ -285,12 +289,12 @@ class Mover:
         if torque is not self._torque:
             self.flush()
             self._torque[:] = torque
-        self._note(moves.KICK, h)
+        self._note(motions.KICK, h)
 
     def note_drift(self, h: float, tolerance: float = DRIFT_TOLERANCE) -> None:
         """Note a drift, A; whether it converged is what the next `flush` returns."""
         self._need_factor()
-        self._note(moves.DRIFT, h, tolerance)
+        self._note(motions.DRIFT, h, tolerance)
         self._placed = self._has_fixman = False
 
     def drift(self, h: float, tolerance: float = DRIFT_TOLERANCE) -> bool:
@@ -306,8 +310,8 @@ class Mover:
         """O: p <- keep p + sqrt(1 - keep^2) noise, noise ~ N(0, kT M); keep = 0 draws new momenta."""
         if not 0.0 <= keep <= 1.0:
             raise ArgumentError(f"keep is {keep:g}, expected a number between 0 and 1")
-        if moves.THERMALISE in self._waiting:
+        if motions.THERMALISE in self._waiting:
             self.flush()
         rng.standard_normal(out=self._normals)
         self._need_factor()
-        self._note(moves.THERMALISE, keep, ((1.0 - keep * keep) * kT) ** 0.5)
+        self._note(motions.THERMALISE, keep, ((1.0 - keep * keep) * kT) ** 0.5)

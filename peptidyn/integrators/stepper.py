@@ -12,11 +12,14 @@ from collections.abc import Callable
 import numpy as np
 
 from peptidyn.core.errors import ArgumentError
-from peptidyn.integrators.mover import Mover
+from peptidyn.integrators.mover import DRIFT_TOLERANCE, Mover
 from peptidyn.integrators.splitting import parse_splitting
 
 Forces = Callable[[Mover, bool], tuple[float, np.ndarray]]
 """(mover, want_energy) -> (energy in kJ/mol or nan, generalised forces (n_dof,))"""
+
+THERMAL_TOLERANCE = 1e-9
+"""Drifts between random kicks are solved to this (nm or rad); forces in single precision are no more exact."""
 
 REVERSE_TOLERANCE = 1e-8
 """A drift that does not lead back to its start within this (nm or rad) is not reversible, and is rejected."""
@@ -39,6 +42,8 @@ class Stepper:
     friction : float
         1/ps, for O.
     rng : numpy Generator, for O
+    tolerance : float
+        To which drifts are solved (nm or rad).
     """
 
     def __init__(
@@ -50,6 +55,7 @@ class Stepper:
         kT: float = 0.0,
         friction: float = 0.0,
         rng: np.random.Generator | None = None,
+        tolerance: float = DRIFT_TOLERANCE,
     ):
         self.moves = parse_splitting(splitting)
         if any(letter == "O" for letter, _ in self.moves) and (rng is None or not kT > 0):
@@ -60,6 +66,7 @@ class Stepper:
         self.kT = kT
         self.friction = friction
         self.rng = rng
+        self.tolerance = tolerance
         self.forget()
 
     def forget(self) -> None:
@@ -91,7 +98,7 @@ class Stepper:
             elif letter == "O":
                 self._thermalise(h)
             else:
-                self.mover.note_drift(h)
+                self.mover.note_drift(h, self.tolerance)
                 self.forget()
                 drifting = True
         return not drifting or self.mover.flush() or self._fail()

@@ -536,13 +536,17 @@ def _mix(df, f, used, mix):
 
 @njit(cache=True, error_model="numpy")
 def run_range(program, numbers, start, stop, packed, scratch, layout, motion, vectors, cartesian, status):
-    """Run a program for molecules start to stop; see `run`."""
+    """Run a program for molecules start to stop; return the smallest of their status.
+
+    The status of a molecule is the most iterations of a drift, -1 if one failed, or -2 - l if M is singular at link l.
+    """
     molecule_link, molecule_dof, atom, local, link_atom, measure = layout
     base_position, base_rotation, q, momentum, saved_position, saved_rotation, saved_q, saved_momentum = motion
     torque, fixman, gradient, normals, velocity, log_det, rows, target, origin = vectors
     x, force, atom_velocity = cartesian
     _, _, _, coordinate, _, _, _ = packed
     atoms = (atom, local, link_atom)
+    worst = 0
     for m in range(start, stop):
         first, last = molecule_link[m], molecule_link[m + 1]
         d0, d1 = molecule_dof[m], molecule_dof[m + 1]
@@ -592,6 +596,8 @@ def run_range(program, numbers, start, stop, packed, scratch, layout, motion, ve
                     saved_momentum[i] = momentum[i]
                 for l in range(first + 1, last):
                     saved_q[coordinate[l]] = q[coordinate[l]]
+        worst = min(worst, status[m])
+    return worst
 
 
 @njit(cache=True, error_model="numpy", parallel=True)
