@@ -16,8 +16,8 @@ import tomli_w
 
 from peptidyn.core.errors import ArgumentError
 from peptidyn.engine.systems import CUTOFF, SOLVENTS, WATER_MODELS
-from peptidyn.sampling.exchange import geometric_temperatures
 from peptidyn.model.soft import BENDS, parse_soft
+from peptidyn.sampling.exchange import geometric_temperatures
 
 PRESETS = {"torsions": "phi psi chi", "angles": "phi psi chi omega angles"}
 """Soft coordinates by name: the default model, and the one recommended for populations."""
