@@ -46,13 +46,14 @@ def inspect_tree(structure: Structure, tree: TreeModel, frames: tuple[BackboneTa
         "molecules": _counted((_ROOTS[kind] for kind in tree.joint[tree.parent < 0].tolist()), tuple(_ROOTS.values())),
         "bodies": tree.n_bodies,
         "units": _counted((unit.kind for unit in units), _UNITS),
-        "torsions": _counted((c.kind for c in tree.torsions), _TORSIONS),
-        "bends": _counted((c.kind for c in tree.bends), BENDS),
+        **{
+            name: _counted((tree.coordinates[i].kind for i in places), (*_TORSIONS, *BENDS))
+            for name, places in tree.groups.items()
+        },
         "degrees_of_freedom": {
             "total": tree.n_dof,
             "base": tree.n_dof - tree.n_coordinates,
-            "torsions": tree.n_torsions,
-            "bends": tree.n_bends,
+            **{name: len(places) for name, places in tree.groups.items()},
         },
         "rigid": [
             {"kind": kind, "why": why, "count": count}
@@ -68,7 +69,7 @@ def inspect_tree(structure: Structure, tree: TreeModel, frames: tuple[BackboneTa
                 "residue": f"{c.residue_name} {c.residue_id}",
                 "atoms": [str(atoms.name[a]) for a in c.atoms],
                 "indices": list(c.atoms),
-                "degrees": round(float(np.rad2deg(value)), 6),
+                **({"nm": round(value, 6)} if c.motion == "stretch" else {"degrees": round(np.rad2deg(value), 6)}),
             }
             for c, value in zip(tree.coordinates, tree.q_reference.tolist(), strict=True)
         ],
@@ -119,11 +120,12 @@ def format_inspection(report: dict[str, Any]) -> str:
     lines.append(f"  molecules           {molecules}")
     lines.append(f"  rigid bodies        {report['bodies']:<6d} {_counts(report['units'])}")
     lines.append(f"  soft torsions       {dof['torsions']:<6d} {_counts(report['torsions'])}")
-    if dof["bends"]:
-        lines.append(f"  soft bond angles    {dof['bends']:<6d} {_counts(report['bends'])}")
-    lines.append(f"  degrees of freedom  {dof['total']:<6d} {dof['base']} base + {dof['torsions'] + dof['bends']} soft")
+    for name, words in (("phases", "soft phases"), ("bends", "soft bond angles"), ("stretches", "soft bond lengths")):
+        if dof[name]:
+            lines.append(f"  {words:19s} {dof[name]:<6d} {_counts(report[name])}")
+    lines.append(f"  degrees of freedom  {dof['total']:<6d} {dof['base']} base + {dof['total'] - dof['base']} soft")
     if report["rigid"]:
-        lines += ["", "Made rigid (besides bond lengths, bond angles and rings)"]
+        lines += ["", "Made rigid (besides bond lengths, bond angles and rings that are not soft)"]
         for entry in report["rigid"]:
             lines.append(f"  {entry['count']:6d} {entry['kind']:9s} {entry['why']}")
     if report["cut_bonds"]:

@@ -14,6 +14,8 @@ import numpy as np
 
 from peptidyn.core.errors import ArgumentError
 from peptidyn.engine.checkpoints import write_npz
+from peptidyn.model.kinematics import FLAT, STRETCH
+from peptidyn.model.tree import Coordinate
 
 QUANTITIES = {
     "step": "step",
@@ -34,7 +36,8 @@ class TorsionReporter:
 
     Reported are step, time (ps), potential energy of the force field, kinetic energy, Fixman potential (0 when it is
     off), their sum, which NVE conserves (kJ/mol), kinetic temperature (K), acceptance rate (nan unless
-    GHMC), iterations of the last drift, and every torsion and bend: degrees in CSV, radians in npz.
+    GHMC), iterations of the last drift, and every soft coordinate: angles in degrees in CSV and in radians in npz, bond
+    lengths in nm.
 
     Parameters
     ----------
@@ -43,7 +46,7 @@ class TorsionReporter:
     interval : int
         Steps between reports.
     coordinates : bool
-        Report torsions and bends too.
+        Report soft coordinates too.
     append : bool
         Go on behind the frames that are there.
     keep : int, optional
@@ -84,7 +87,9 @@ class TorsionReporter:
         row = self._row(simulation, state)
         assert self._out is not None
         if self.path.suffix == ".csv":
-            head, q = row[: len(QUANTITIES)], np.rad2deg(row[len(QUANTITIES) :])
+            head, q = row[: len(QUANTITIES)], row[len(QUANTITIES) :]
+            if self.coordinates:
+                q = np.where(self._tree.measure == STRETCH, q, np.rad2deg(q))
             cells = [f"{head[0]:.0f}", *(f"{x:.6f}" for x in head[1:-1]), f"{head[-1]:.0f}", *(f"{x:.6f}" for x in q)]
             self._out.write(",".join(cells) + "\n")
         else:
@@ -101,8 +106,9 @@ class TorsionReporter:
         head = (simulation.currentStep, round(state.getTime()._value, 9), *energies, temperature)
         solver = (getattr(integrator, "acceptance", np.nan), integrator.solver_iterations)
         q = integrator.motion()[0].q.copy() if self.coordinates else np.empty(0)
-        turns = integrator.tree.torsion_index if self.coordinates else np.empty(0, dtype=np.int64)
-        q[turns] = (q[turns] + np.pi) % (2.0 * np.pi) - np.pi
+        if self.coordinates:
+            turns = integrator.tree.measure == FLAT
+            q[turns] = (q[turns] + np.pi) % (2.0 * np.pi) - np.pi
         return np.concatenate([head, solver, q])
 
     # ------------------------------------------------------------------ the files
@@ -163,7 +169,7 @@ class TorsionReporter:
     def _labels(self) -> list[str]:
         if not self.coordinates:
             return []
-        return [f"{c.kind}:{c.chain}:{c.residue_name}{c.residue_id}_deg" for c in self._tree.coordinates]
+        return [_label(c) for c in self._tree.coordinates]
 
     def close(self) -> None:
         """Close the file; for npz, write it from the rows. A file that was never opened is not touched."""
@@ -175,6 +181,11 @@ class TorsionReporter:
             rows = np.fromfile(self._stream).reshape(-1, self._width)
             write_npz(self.path, {**_columns(rows), **(_coordinates(rows, self._tree) if self.coordinates else {})})
             self._stream.unlink()
+
+
+def _label(c: Coordinate) -> str:
+    name = ":".join([c.kind, *(["-".join(c.names)] if c.names else []), c.chain, f"{c.residue_name}{c.residue_id}"])
+    return f"{name}_{'nm' if c.motion == 'stretch' else 'deg'}"
 
 
 def read_torsions(path: str | os.PathLike[str], tree: Any) -> dict[str, np.ndarray]:
@@ -190,8 +201,9 @@ def read_torsions(path: str | os.PathLike[str], tree: Any) -> dict[str, np.ndarr
     Returns
     -------
     dict
-        The arrays of the npz file: those of `QUANTITIES` (n_frames,), ``torsions`` (n_frames, n_torsions) and
-        ``bends`` (n_frames, n_bends) in rad, and what they belong to. A last row that is not complete is left out.
+        The arrays of the npz file: those of `QUANTITIES` (n_frames,), ``torsions``, ``phases``, ``bends``
+        (rad) and ``stretches`` (nm), each (n_frames, number of them), and what they belong to. A last row that is not
+        complete is left out.
     """
     file = Path(path)
     stream = file.with_name(file.name + ".rows")
@@ -213,11 +225,14 @@ def _columns(rows: np.ndarray) -> dict[str, np.ndarray]:
 
 def _coordinates(rows: np.ndarray, tree: Any) -> dict[str, np.ndarray]:
     q = rows[:, len(QUANTITIES) :]
-    table = {"torsions": q[:, tree.torsion_index], "bends": q[:, tree.bend_index]}
-    for name, group in (("torsion", tree.torsions), ("bend", tree.bends)):
+    table = {}
+    for name, places in tree.groups.items():
+        table[name] = q[:, places]
+        group = [tree.coordinates[i] for i in places]
+        one = group[0].motion if group else {"stretches": "stretch"}.get(name, name[:-1])
         for field in ("kind", "chain", "residue_name", "residue_id"):
-            table[f"{name}_{field}"] = np.array([getattr(c, field) for c in group], dtype=str)
-        table[f"{name}_residue"] = np.array([c.residue for c in group], dtype=np.int64)
+            table[f"{one}_{field}"] = np.array([getattr(c, field) for c in group], dtype=str)
+        table[f"{one}_residue"] = np.array([c.residue for c in group], dtype=np.int64)
     return table
 
 
@@ -228,6 +243,6 @@ def _rows_of(path: Path, tree: Any, coordinates: bool) -> np.ndarray:
         if not coordinates:
             return head
         q = np.empty((len(head), tree.n_coordinates))
-        q[:, tree.torsion_index] = file["torsions"]
-        q[:, tree.bend_index] = file["bends"]
+        for name, places in tree.groups.items():
+            q[:, places] = file[name]
     return np.concatenate([head, q], axis=1)

@@ -98,16 +98,13 @@ class State:
         base_position : (n_molecules, 3), nm, optional
         base_rotation : (n_molecules, 4), unit quaternions, optional
         """
-        tree = self.tree
-        parts = {
-            "torsions": (torsions, tree.torsion_index), "bends": (bends, tree.bend_index),
-            "phases": (phases, tree.phase_index), "stretches": (stretches, tree.stretch_index),
-        }  # fmt: skip
-        if q is not None and any(value is not None for value, _ in parts.values()):
+        parts = {"torsions": torsions, "bends": bends, "phases": phases, "stretches": stretches}
+        if q is not None and any(value is not None for value in parts.values()):
             raise ArgumentError(f"give either q, or {', '.join(parts)}, not both")
         new = np.array(self.q if q is None else plain_array(q))
-        for name, (value, places) in parts.items():
+        for name, value in parts.items():
             if value is not None:
+                places = self.tree.groups[name]
                 new[places] = _frozen(name, value, places.shape)
         return State.make(
             self.tree,

@@ -2,7 +2,7 @@
 
 A molecule is a tree of rigid bodies joined by soft coordinates; a System is a forest of them. The model holds flat
 arrays over *links*: one link per rigid body, plus a massless link between two soft coordinates that share a joint
-(an opened bond angle and the torsion beside it). Links are in topological order, ``parent[l] < l``, and the links of
+(a soft bond angle and the torsion beside it). Links are in topological order, ``parent[l] < l``, and the links of
 a molecule are consecutive. See `peptidyn.model.kinematics` for the conventions of poses and rates.
 """
 
@@ -26,8 +26,8 @@ from peptidyn.model.rigid_units import RigidUnit, describe_unit
 from peptidyn.model.state import State
 
 _OF_TOPOLOGY = (
-    "n_bodies", "torsion_index", "phase_index", "bend_index", "stretch_index", "torsions", "bends", "measure",
-    "unit_members", "coordinate_atoms", "coordinate_dof",
+    "n_bodies", "torsion_index", "phase_index", "bend_index", "stretch_index", "torsions", "bends", "groups",
+    "measure",     "unit_members", "coordinate_atoms", "coordinate_dof",
 )  # fmt: skip
 """Cached properties that a new geometry does not change."""
 
@@ -303,6 +303,14 @@ class TreeModel:
         return tuple(self.coordinates[i] for i in self.bend_index)
 
     @cached_property
+    def groups(self) -> dict[str, np.ndarray]:
+        """Places of the soft coordinates in ``state.q`` by what they are, named as the parts of a state."""
+        return {
+            "torsions": self.torsion_index, "phases": self.phase_index, "bends": self.bend_index,
+            "stretches": self.stretch_index,
+        }  # fmt: skip
+
+    @cached_property
     def measure(self) -> np.ndarray:
         """What every soft coordinate contributes to J, (n_coordinates,): FLAT, BEND or STRETCH of `kinematics`."""
         measure = np.full(self.n_coordinates, kinematics.FLAT)
@@ -347,8 +355,8 @@ class TreeModel:
 
     def describe_coordinates(self) -> str:
         """Return how many soft coordinates of each kind there are, in words."""
-        counts = {"phases": self.n_phases, "bends": self.n_bends, "bond lengths": self.n_stretches}
-        return ", ".join([f"{self.n_torsions} torsions", *(f"{n} {name}" for name, n in counts.items() if n)])
+        counts = {name: len(places) for name, places in self.groups.items()}
+        return ", ".join(f"{n} {name}" for name, n in counts.items() if n or name == "torsions")
 
     # ------------------------------------------------------------------ states
 
