@@ -279,6 +279,39 @@ def test_forces_that_are_no_numbers(alanine, good_steps):
     assert np.isfinite(positions_of(simulation)).all()
 
 
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("error", [KeyboardInterrupt, RuntimeError, openmm.OpenMMException])
+def test_an_interrupted_step_is_undone(alanine, kind, error):
+    """Whatever is raised in the middle of a step, the Context is left after the one before, and counts that one."""
+    whole, cut = make_simulation(alanine, kind), make_simulation(alanine, kind)
+    for simulation in (whole, cut):
+        simulation.set_velocities_to_temperature(300)
+        simulation.step(2)
+    whole.step(3)
+    stepper = cut.integrator._stepper
+    evaluate, left = stepper.forces, [4]
+
+    def interrupted(mover, want_energy):
+        left[0] -= 1
+        outcome = evaluate(mover, want_energy)
+        if not left[0]:
+            raise error("in the middle of the fourth step")
+        return outcome
+
+    stepper.forces = interrupted
+    with pytest.raises(error, match="fourth step"):
+        cut.step(10)
+    stepper.forces = evaluate
+    assert cut.currentStep == 5 and cut.context.getTime()._value == pytest.approx(0.02)
+    assert np.array_equal(positions_of(cut), positions_of(whole))
+    for simulation in (whole, cut):
+        simulation.step(5)
+    # random numbers and counts went back too: the motion goes on as if nothing had happened
+    for a, b in zip(whole.integrator.mover.save(), cut.integrator.mover.save(), strict=True):
+        assert np.array_equal(a, b)
+    assert whole.integrator.counters == cut.integrator.counters
+
+
 def test_explicit_water_with_pme(alanine, tmp_path):
     """Waters are rigid bodies, the ion is a point; a checkpoint continues in the same box."""
     structure, _ = alanine

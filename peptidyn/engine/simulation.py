@@ -92,8 +92,7 @@ class TorsionSimulation(app.Simulation):
         watch : callable, optional
             Called after every iteration with the energy, kJ/mol.
         """
-        state, _ = self.integrator.motion()
-        mover = Mover(self.tree, state)
+        mover = self.integrator.lend_mover()
         self.minimum = minimise(mover, self._energy_and_torque, float(plain(tolerance)), max_iterations, watch)
         self.integrator.set_motion(self.minimum.state, np.zeros(self.tree.n_dof))
         return self.minimum.energy

@@ -15,6 +15,7 @@ from __future__ import annotations
 import gc
 import math
 import weakref
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -100,12 +101,22 @@ class TorsionIntegrator(openmm.CustomIntegrator):
         self.fixman = fixman
         self._kT = BOLTZMANN * temperature
         self.rng = np.random.default_rng(seed)
-        self.mover = Mover(self.tree)
+        self._mover: Mover | None = None
         self._force = np.zeros((self.tree.n_atoms, 3))
         self._context: Any = None
         self._known: tuple[np.ndarray, np.ndarray] | None = None
         self.notes: list[str] = []
-        self._stepper = self._make_stepper()
+
+    @property
+    def mover(self) -> Mover:
+        """What is moved. It is made when first needed: the reference geometry may change before."""
+        if self._mover is None:
+            self._mover = Mover(self.tree)
+        return self._mover
+
+    @cached_property
+    def _stepper(self) -> Stepper:
+        return self._make_stepper()
 
     def _make_stepper(self) -> Stepper:
         raise TypeError("use TorsionVerletIntegrator, TorsionLangevinIntegrator or TorsionGHMCIntegrator")
@@ -132,28 +143,36 @@ class TorsionIntegrator(openmm.CustomIntegrator):
 
     def set_joint_inertia(self, inertia: Any) -> None:
         """Take joint inertias (n_coordinates,) for good; the configuration stays, and momenta become zero."""
-        state = self.mover.state
-        self.tree = self.tree.with_joint_inertia(inertia)
         self._metric_due = False
-        self._use_mover(Mover(self.tree, state))
+        self._take_tree(self.tree.with_joint_inertia(inertia), None if self._mover is None else self.mover.state)
 
-    def _use_mover(self, mover: Mover) -> None:
-        self.mover = mover
-        self._stepper.mover = mover
-        self._stepper.forget()
+    def _take_tree(self, tree: TreeModel, state: State | None = None) -> None:
+        """Go on with `tree`, at `state`; a mover that there is already stays if the tree is the same."""
         self._known = None
+        if tree.fingerprint == self.tree.fingerprint:
+            return
+        self.tree = tree
+        if self._mover is not None:
+            self._mover = self._stepper.mover = Mover(tree, state)
+            self._stepper.forget()
 
     def set_tree(self, tree: TreeModel) -> None:
         """Go on with `tree`: the present one with another reference geometry. Positions are read again."""
         if tree.coordinates != self.tree.coordinates or not np.array_equal(tree.masses, self.tree.masses):
             raise ModelError("the new tree has other soft coordinates or masses; make a new integrator for it")
-        self.tree = tree
-        self._use_mover(Mover(tree))
+        self._take_tree(tree)
 
     def motion(self) -> tuple[State, np.ndarray]:
         """Return the configuration and the momenta (n_dof,) that the Context is in."""
         self._read(self._find_context())
         return self.mover.state, self.mover.momentum.copy()
+
+    def lend_mover(self) -> Mover:
+        """Return the mover, at the configuration of the Context, to be moved from outside; `set_motion` ends that."""
+        self._read(self._find_context())
+        self._stepper.forget()
+        self._known = None
+        return self.mover
 
     def set_motion(self, state: State, momenta: Any) -> None:
         """Put a configuration and momenta (n_dof,) into the Context; time and step count stay."""
@@ -248,7 +267,10 @@ class TorsionIntegrator(openmm.CustomIntegrator):
         return energy + (self._kT * mover.fixman_energy() if self.fixman else 0.0), torque
 
     def step(self, steps: int) -> None:
-        """Advance the simulation by `steps` time steps."""
+        """Advance the simulation by `steps` time steps.
+
+        Whatever interrupts it, the Context is left after the last step that was finished, and counts that one.
+        """
         context = self._find_context()
         self._stepper.timestep = self.getStepSize()._value
         if self._stepper.timestep > self._metric_step * (1.0 + 1e-12):
@@ -257,20 +279,35 @@ class TorsionIntegrator(openmm.CustomIntegrator):
                 f"new integrator for steps of {1e3 * self._stepper.timestep:g} fs"
             )
         self._read(context)
-        done = 0
+        begun, done, rng_state = 0, 0, self.rng.bit_generator.state
         try:
-            for done in range(1, steps + 1):
-                try:
-                    made = self._stepper.step()
-                except StepError:
-                    self.mover.undo()
-                    self._stepper.forget()
-                    made = False
-                if not made:
-                    done -= 1
-                    raise self._step_error(context, done)
+            while done < steps:
+                self._before_step()
+                begun = done + 1
+                if not self._stepper.step():
+                    raise StepError("a drift did not converge")
+                done = begun
+        except BaseException as error:
+            if begun > done:
+                self._go_back(done, rng_state)
+            if isinstance(error, StepError):
+                raise self._step_error(context, done) from None
+            raise
         finally:
             self._write(context, done)  # also after none: forces were asked for at trial positions
+
+    def _before_step(self) -> None:
+        """Keep what `_go_back` needs beside the mark that a step makes."""
+
+    def _go_back(self, done: int, rng_state: Any) -> None:
+        """Undo an unfinished step, its random numbers included; `done` steps were made since `rng_state`."""
+        self.mover.flush()  # the mark itself may be waiting
+        self.mover.undo()
+        self._stepper.forget()
+        self.rng.bit_generator.state = rng_state
+        draws = sum(letter == "O" for letter, _ in self._stepper.moves)
+        for _ in range(done * draws):
+            self.rng.standard_normal(self.tree.n_dof)
 
     def _step_error(self, context: Any, done: int) -> StepError:
         rate = (
@@ -485,6 +522,14 @@ class TorsionGHMCIntegrator(_ThermalIntegrator):
         return MetropolisStepper(
             self.mover, self._forces, h, self._kT, self._friction, self.rng, check_reverse=self._check_reverse
         )
+
+    def _before_step(self) -> None:
+        self._before = self.mover.save(), self.counters, self.rng.bit_generator.state
+
+    def _go_back(self, done: int, rng_state: Any) -> None:
+        saved, self.counters, self.rng.bit_generator.state = self._before
+        self.mover.restore(saved)
+        self._stepper.forget()
 
     @property
     def acceptance(self) -> float:

@@ -21,6 +21,7 @@ from peptidyn.io.peptides import build_peptide
 from peptidyn.io.quiet import seeded
 from peptidyn.io.readers import load_structure
 from peptidyn.io.structure import Structure
+from peptidyn.io.topology import bonds_of, copy_topology
 from peptidyn.runs.settings import ModelSettings
 
 PADDING = 1.0
@@ -34,7 +35,11 @@ _GRAMS_PER_CM3 = 1.66053907e-3
 
 
 def prepare_structure(settings: ModelSettings) -> Structure:
-    """Return the structure to simulate: read or built, completed, and in its solvent."""
+    """Return the structure to simulate: read or built, completed, and in its solvent.
+
+    Its bonds and chain names are in the form in which a resumed run reads them from topology.cif, so that both have the
+    same forces in the same order.
+    """
     if settings.file is None:
         structure = build_peptide("A" * 10)
     else:
@@ -42,10 +47,12 @@ def prepare_structure(settings: ModelSettings) -> Structure:
         if settings.select is not None:
             structure = structure.subset(settings.select)
     if settings.solvent in IMPLICIT:
-        return _without_waters(structure, settings)
-    if settings.solvent in WATER_MODELS:
-        return _in_water(structure, settings)
-    return structure
+        structure = _without_waters(structure, settings)
+    elif settings.solvent in WATER_MODELS:
+        structure = _in_water(structure, settings)
+    chains = [chain.id.strip() for chain in structure.topology.chains()]
+    topology = copy_topology(structure.topology, bonds_of(structure.topology), chain_ids=chains)
+    return Structure.from_openmm(topology, None, structure.positions, name=structure.name, notes=structure.notes)
 
 
 def find_waters(structure: Structure) -> np.ndarray:
