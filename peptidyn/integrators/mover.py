@@ -35,6 +35,8 @@ MANY_MOLECULES = 64
 class Mover:
     """Configuration and momenta of a tree, moved in place.
 
+    Many methods: what integrators and Monte Carlo moves do to one configuration, and ask of it, is all here.
+
     Parameters
     ----------
     tree : TreeModel

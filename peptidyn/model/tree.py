@@ -126,6 +126,8 @@ class Links:
 class TreeModel:
     """Frozen model of a forest of articulated molecules. Make one with `build_tree`. Arrays are read-only.
 
+    Many methods: sizes, groups of coordinates, states, kinematics and momenta of one model are asked for here.
+
     Attributes
     ----------
     parent : (n_links,) int

@@ -207,7 +207,7 @@ def _build_tree(q: np.ndarray, soft: list[list[str]], bodies: _Bodies, frames: n
             T = T @ dh.screw(np.eye(3)[number], q[k, dh.COORDINATES.index(distance)], q[k, dh.COORDINATES.index(angle)])
         coordinates.extend(_coordinate(name, k, int(first[k]) + i) for i, name in enumerate(names))
     mass, com, inertia = _merge(bodies, frames, first[1:], origin)
-    none, no_atoms = np.empty(0, dtype=np.int64), np.empty(0, dtype=str)
+    none, no_bonds, no_atoms = np.empty(0, dtype=np.int64), np.empty((0, 2), dtype=np.int64), np.empty(0, dtype=str)
     return TreeModel(
         parent=np.arange(-1, n_links - 1),
         joint=joint,
@@ -231,18 +231,8 @@ def _build_tree(q: np.ndarray, soft: list[list[str]], bodies: _Bodies, frames: n
         joint_atoms=np.full((n_links, 3), -1),
         coordinates=tuple(coordinates),
         hard_bonds=(),
-        cut_bonds=np.empty((0, 2), dtype=np.int64),
-        atoms=Atoms(
-            name=no_atoms,
-            element=no_atoms,
-            residue=none,
-            residue_name=no_atoms,
-            residue_id=no_atoms,
-            residue_chain=none,
-            chain_id=no_atoms,
-            bonds=np.empty((0, 2), dtype=np.int64),
-            bond_order=np.empty(0),
-        ),
+        cut_bonds=no_bonds,
+        atoms=Atoms(no_atoms, no_atoms, none, no_atoms, no_atoms, none, no_atoms, no_bonds, np.empty(0)),
         base="fixed",
     )
 
