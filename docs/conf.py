@@ -49,7 +49,11 @@ MORE = {
     "solvers": ["peptidyn.solvers.protocol.Solver", "peptidyn.solvers.protocol.Factor"],
     "metric": ["peptidyn.metric.fixman_weights.FixmanWeights", "peptidyn.metric.fixman_map.FixmanMap"],
     "sampling": ["peptidyn.sampling.gibbs.Samples", "peptidyn.sampling.moves.Move"],
-    "runs": ["peptidyn.runs.run.run", "peptidyn.runs.run.RunResult", "peptidyn.runs.settings.RunSettings"],
+    "runs": [
+        "peptidyn.runs.run.RunResult", "peptidyn.runs.exchange.ExchangeResult", "peptidyn.runs.run_folder.RunFolder",
+        "peptidyn.runs.settings.ModelSettings", "peptidyn.runs.settings.RunSettings",
+        "peptidyn.runs.settings.ExchangeSettings",
+    ],
     "core": [f"peptidyn.core.errors.{name}" for name in (
         "StructureError", "TrajectoryError", "SelectionError", "ModelError", "SolverError", "ArgumentError",
         "OutputError", "MissingDependencyError", "UnsupportedError", "StepError", "SamplingError", "BackendError",

@@ -15,6 +15,7 @@ from real_structures import DATA
 
 from peptidyn.cli import main, make_parser
 from peptidyn.cli.completion import SHELLS
+from peptidyn.cli.options import name_flags
 
 
 def subcommands():
@@ -52,6 +53,14 @@ def test_quiet_and_verbose(capsys, tmp_path):
     assert "openmm 8" in error and "Traceback" in error and re.search(r"\d s$", error.strip())
     assert main(["build", "AX", "-o", str(tmp_path / "ax.pdb")]) == 2
     assert capsys.readouterr().err.count("\n") == 1
+
+
+def test_flags_stand_for_arguments():
+    options = make_parser().parse_args(["run", "x.pdb"])
+    message = "give folder=, resume=True, hydrogen_mass=3.0, select='protein' or select='resid 1 to 3', not other=True"
+    expected = "give -o, --resume, --hydrogen-mass 3.0, --select protein or --select 'resid 1 to 3', not other=True"
+    assert name_flags(message, options) == expected
+    assert name_flags(message, make_parser().parse_args(["completion", "bash"])) == message
 
 
 def _on_terminal(environment):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from peptidyn.cli.options import examples
-from peptidyn.cli.simulations import end_run, run_arguments, speaker
+from peptidyn.cli.simulations import add_model_options, add_run_options, end_run, run_arguments, speaker
 from peptidyn.core.errors import ArgumentError
 
 
@@ -24,11 +24,7 @@ def add_command(commands: argparse._SubParsersAction) -> None:
             "peptidyn exchange --resume -o cluster --iterations 1000",
         ),
     )
-    p.add_argument("file", metavar="FILE", nargs="?", help="PDB or mmCIF file, plain or .gz (default: built, Ala10)")
-    p.add_argument("-o", "--output", metavar="FOLDER", help="folder to write (default: named after FILE)")
-    p.add_argument("--resume", action="store_true", help="continue the run in FOLDER, perhaps with more --iterations")
-    p.add_argument("--overwrite", action="store_true", help="replace an earlier run in FOLDER")
-    p.add_argument("-q", "--quiet", action="store_true", help="no progress, no report of the stages")
+    add_run_options(p, "perhaps with more --iterations")
     w = p.add_argument_group("where replicas run")
     w.add_argument("--workers", type=int, metavar="N", help="processes on this machine (default: 1, in this process)")
     w.add_argument("--scheduler", metavar="ADDRESS", help="dask scheduler, e.g. tcp://node1:8786; its workers are used")
@@ -45,21 +41,7 @@ def add_command(commands: argparse._SubParsersAction) -> None:
         help="mix Cartesian moves in: samples the flexible force field, not the rigid model",
     )
     e.add_argument("--warm-up", type=int, metavar="N", help="trajectories to tune time steps in (default: 40; 0: none)")
-    s = p.add_argument_group("settings, as in peptidyn run")
-    s.add_argument("--timestep", type=float, metavar="FS", help="where tuning starts (default: 8; 4 with soft angles)")
-    s.add_argument("--friction", type=float, metavar="1/PS", help="how fast momenta are renewed (default: 1)")
-    s.add_argument("--preset", metavar="NAME", help="soft set: torsions (default), or angles, better for populations")
-    s.add_argument("--soft", metavar="WORDS", help="soft coordinates, instead of --preset")
-    s.add_argument("--rigid", action="append", metavar="SELECTION", help="MDTraj selection to freeze into one body")
-    s.add_argument("--select", metavar="SELECTION", help="MDTraj selection of the atoms to simulate (default: all)")
-    s.add_argument("--hydrogen-mass", type=float, metavar="DA", help="repartition masses: hydrogens get this one")
-    s.add_argument("--solvent", metavar="NAME", help="obc2 (default), gbn2, vacuum, or a water model")
-    s.add_argument("--forcefield", metavar="NAME", help="amber14 (default), others, or files of OpenMM")
-    s.add_argument("--pH", type=float, help="protonation of hydrogens that are added (default: 7)")
-    s.add_argument("--platform", metavar="NAME", help="OpenMM platform (default: the fastest)")
-    s.add_argument("--threads", type=int, metavar="N", help="threads of the CPU platform, per replica")
-    s.add_argument("--seed", type=int, metavar="N", help="of the random numbers (default: drawn, and recorded)")
-    s.add_argument("--no-relax", dest="relax", action="store_false", default=None, help="keep the geometry of FILE")
+    add_model_options(p)
     p.set_defaults(run=exchange_command)
 
 

@@ -1,4 +1,4 @@
-"""What the commands that simulate share: their arguments for the library, what they print, and how they end."""
+"""What the commands that simulate share: options, arguments for the library, what they print, and how they end."""
 
 from __future__ import annotations
 
@@ -10,6 +10,58 @@ from pathlib import Path
 from typing import Any
 
 from peptidyn.core.errors import MissingDependencyError
+
+
+def add_run_options(p: argparse.ArgumentParser, longer: str) -> None:
+    """Add the options that say what is read and where is written; `longer` says how a resumed run goes on."""
+    p.add_argument("file", metavar="FILE", nargs="?", help="PDB or mmCIF file, plain or .gz (default: built, Ala10)")
+    p.add_argument("--config", metavar="TOML", help="file with settings, named as here; options win over it")
+    p.add_argument("-o", "--output", metavar="FOLDER", help="folder to write (default: named after FILE)")
+    p.add_argument("--resume", action="store_true", help=f"continue the run in FOLDER, {longer}")
+    p.add_argument("--overwrite", action="store_true", help="replace an earlier run in FOLDER")
+    p.add_argument("-q", "--quiet", action="store_true", help="no progress, no report of the stages")
+
+
+def add_model_options(p: argparse.ArgumentParser) -> None:
+    """Add the options of `peptidyn.runs.settings.ModelSettings`."""
+    s = p.add_argument_group("model, forces and steps")
+    s.add_argument("--timestep", type=float, metavar="FS", help="in fs (default: 8; 4 with soft angles or in water)")
+    s.add_argument("--friction", type=float, metavar="1/PS", help="friction in 1/ps (default: 1)")
+    s.add_argument(
+        "--preset",
+        metavar="NAME",
+        help="soft set: torsions (default: phi psi chi, 8 fs, fast; rigid geometry raises barriers and shifts "
+        "populations), or angles (backbone angles and omega too, 4 fs: recommended for populations)",
+    )
+    s.add_argument("--soft", metavar="WORDS", help='soft coordinates, instead of --preset, e.g. "phi psi chi methyl"')
+    s.add_argument("--rigid", action="append", metavar="SELECTION", help="MDTraj selection to freeze into one body")
+    s.add_argument("--select", metavar="SELECTION", help="MDTraj selection of the atoms to simulate (default: all)")
+    s.add_argument("--hydrogen-mass", type=float, metavar="DA", help="repartition masses: hydrogens get this one")
+    s.add_argument(
+        "--solvent",
+        metavar="NAME",
+        help="implicit: obc2 (default), gbn2; none: vacuum; explicit, with PME: tip3p, tip3pfb, spce, opc3. A file "
+        "that holds a box full of water is simulated in it, otherwise water is added",
+    )
+    s.add_argument("--padding", type=float, metavar="NM", help="explicit: new box with so much water on every side")
+    s.add_argument("--ions", type=float, metavar="M", help="explicit: salt, mol/l, beside neutralising ions")
+    s.add_argument("--cutoff", type=float, metavar="NM", help="explicit: direct-space cutoff of PME (default: 1)")
+    s.add_argument(
+        "--forcefield",
+        metavar="NAME",
+        help="amber14 (default), amber99sbildn, amber03, charmm36, or files of OpenMM, separated by commas",
+    )
+    s.add_argument("--pH", type=float, help="protonation of hydrogens that are added (default: 7)")
+    s.add_argument("--platform", metavar="NAME", help="OpenMM platform (default: the fastest)")
+    s.add_argument("--threads", type=int, metavar="N", help="threads of the CPU platform; of each replica in exchange")
+    s.add_argument("--seed", type=int, metavar="N", help="of the random numbers (default: drawn, and recorded)")
+    s.add_argument(
+        "--no-relax",
+        dest="relax",
+        action="store_false",
+        default=None,
+        help="keep bond lengths and angles of FILE instead of relaxing them",
+    )
 
 
 def speaker(options: argparse.Namespace) -> Callable[[str], None]:
@@ -25,6 +77,7 @@ def speaker(options: argparse.Namespace) -> Callable[[str], None]:
 def run_arguments(options: argparse.Namespace, kind: type) -> dict[str, Any]:
     """Return the options as arguments of `peptidyn.run` or `peptidyn.exchange`; `kind` names the settings."""
     return {
+        "config": options.config,
         "folder": options.output,
         "resume": options.resume,
         "overwrite": options.overwrite,

@@ -1,6 +1,6 @@
 """Many independent runs, one table of results.
 
-Every run is a `peptidyn run` in a folder of its own, made by the worker that has it; on a cluster the folder must be on
+Every run is a `peptidyn.run` in a folder of its own, made by the worker that has it; on a cluster the folder must be on
 a file system that all workers share. A run whose worker was lost is continued from its checkpoint by another one. A run
 that fails is listed with the reason, and the others go on.
 """
@@ -76,7 +76,7 @@ def run_ensemble(
     items : sequence
         Seeds (int), for repeated runs of the structure in `settings`, or structure files, one run each.
     settings : mapping or RunSettings
-        As for `peptidyn run`: ``{"file": "x.pdb", "time": "100ps", "preset": "angles"}``.
+        As for `peptidyn.run`: ``{"file": "x.pdb", "time": "100ps", "preset": "angles"}``.
     folder : path
         For the runs and the table. Runs in it that are complete are taken as they are, and unfinished ones continued.
     client : dask.distributed.Client, optional
