@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import os
+import runpy
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from peptidyn.kernels import compiling, motions
+from peptidyn.kernels.compiling import _hash_sources
 
 SCRIPT = """
 import hashlib
@@ -36,3 +41,17 @@ def test_compiled_and_cached_kernels_agree_bit_by_bit(tmp_path):
         for _ in range(2)
     ]
     assert outcomes[0] == outcomes[1]
+
+
+def test_kernels_are_compiled_again_when_a_source_of_theirs_changes(tmp_path):
+    """The cache of numba looks at a function's own file only; the name in the cache holds a hash of all sources."""
+    before = _hash_sources()
+    copy = tmp_path / "peptidyn"
+    shutil.copytree(Path(compiling.__file__).parents[1], copy, ignore=shutil.ignore_patterns("__pycache__"))
+    hashed = runpy.run_path(str(copy / "kernels" / "compiling.py"))["_hash_sources"]
+    assert hashed() == before and before in motions.run_range.py_func.__qualname__
+    for name in ("kernels/passes.py", "model/kinematics.py", "core/geometry.py"):
+        kept = (copy / name).read_text()
+        (copy / name).write_text(kept + "\n# changed\n")
+        assert hashed() != before
+        (copy / name).write_text(kept)

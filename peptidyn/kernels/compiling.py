@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,16 +12,26 @@ import numba
 from peptidyn.kernels.lanes import KIND
 
 
+def _hash_sources() -> str:
+    """Return a hash of the files that compiled kernels are made of."""
+    kernels = Path(__file__).parent
+    package = kernels.parent
+    files = [*sorted(kernels.glob("*.py")), package / "model" / "kinematics.py", package / "core" / "geometry.py"]
+    return hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()[:12]
+
+
+_SOURCES = _hash_sources()
+
+
 def njit(**options: Any) -> Callable[[Callable], Any]:
     """Return numba.njit(**options) for kernels that use lanes.
 
-    The cache of compiled code knows functions by file and name, not by what they call. So kernels on plain lanes have
-    names of their own there.
+    The cache of compiled code knows functions by file and name, not by what they call. So the names there hold the kind
+    of lanes and the state of the sources: a kernel never runs with an older version of what it calls.
     """
 
     def decorate(function: Callable) -> Any:
-        if KIND == "plain":
-            function.__qualname__ += "_plain"
+        function.__qualname__ += f"_{KIND}_{_SOURCES}"
         return numba.njit(**options)(function)
 
     return decorate

@@ -39,6 +39,7 @@ from peptidyn.kernels.lanes import (
     get6,
     get_vector,
     moved,
+    put6,
     put_vector,
     scaled,
     total,
@@ -275,6 +276,8 @@ def _start_drift(packed, w, first, last, h, rows):
     _, _, _, _, _, constants, _ = packed
     rate = 1.0 / h
     for l in range(first, last):
+        if constants[l, MASS] == 0.0:
+            continue
         r00, r01, r02, r10, r11, r12 = get6(w, l, R)
         r20, r21, r22, x, y, z = get6(w, l, R + 6)
         a, b, c = get3(constants, l, COM)
@@ -329,6 +332,9 @@ def _displacement_wrenches(packed, w, turns, rows, first, last, h):
             put_vector(rows, l, AXES + 1, y)
             put_vector(rows, l, AXES + 2, z)
             put_vector(rows, l, PLACE, p)
+        if constants[l, MASS] == 0.0:
+            put6(w, l, F, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
+            continue
         before = get_vector(rows, l, BEFORE)
         a, b, c = get3(constants, l, COM)
         f = scaled(constants[l, MASS] * rate, difference(total(p, combined(a, x, b, y, c, z)), before))

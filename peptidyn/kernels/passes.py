@@ -170,7 +170,10 @@ def outward(first, last, packed, sine, cosine, turn, w, v):
             put6(w, l, S, s0, s1, s2, s3, s4, s5)
             if v is not None:
                 _move_link(at(v, dof[l]), s0, s1, s2, s3, s4, s5, w, up, l)
-        _body(constants, l, w, v is not None)
+        if constants[l, MASS] > 0.0:
+            _body(constants, l, w, v is not None)
+        else:
+            _no_body(w, l, v is not None)
 
 
 @njit(**_OPTIONS, forceinline=True)
@@ -197,6 +200,17 @@ def _move_link(rate, s0, s1, s2, s3, s4, s5, w, up, l):
         gy + wz * s3 - wx * s5 + uz * s0 - ux * s2,
         gz + wx * s4 - wy * s3 + ux * s1 - uy * s0,
     )  # fmt: skip
+
+
+@njit(**_OPTIONS, forceinline=True)
+def _no_body(w, l, moving):
+    """Write the spatial inertia of a massless link, and with `moving` its bias wrench: zero."""
+    put6(w, l, P, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
+    put6(w, l, P + 6, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
+    put3(w, l, P + 12, 0.0, 0.0, 0.0)
+    put6(w, l, P + 15, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
+    if moving:
+        put6(w, l, F, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
 
 
 @njit(**_OPTIONS, forceinline=True)
