@@ -482,3 +482,18 @@ def test_pdb_and_mmcif_of_one_entry_give_the_same_tree():
         assert [str(c) for c in first.coordinates] == [str(c) for c in second.coordinates]
         assert np.abs(first.q_reference - second.q_reference).max() < 1e-9
         assert first.masses == pytest.approx(second.masses)
+
+
+def test_a_loop_between_two_parts_of_a_rigid_selection_stays_soft():
+    structure = build_peptide("A" * 12)
+    tree = build_tree(structure, rigid="resid 1 to 4 or resid 8 to 11")
+    anchors = structure.select("resid 1 to 4 or resid 8 to 11")
+    assert len(set(tree.atom_link[anchors])) == 1
+    assert {c.residue for c in tree.torsions if c.kind in ("phi", "psi")} >= {5, 6, 7}
+    ((i, j),) = tree.cut_bonds.tolist()
+    assert {structure.atoms.name[i], structure.atoms.name[j]} == {"C", "N"}
+    state = tree.reference.replace(torsions=tree.reference.torsions + 0.1)
+    moved = np.linalg.norm(tree.positions(state) - structure.positions, axis=1)
+    assert moved[structure.select("resid 6")].min() > 1e-3
+    short = build_tree(structure, rigid="name CA and resid 1 to 4")  # three bonds from one atom to the next
+    assert len(set(short.atom_link[structure.select("resid 2 to 3 and backbone")])) == 1 and not len(short.cut_bonds)

@@ -49,7 +49,8 @@ def build_tree(
     base : {"free", "fixed"}
         Whether molecules float (6 base degrees of freedom; 3 for a single atom) or their root bodies are welded.
     rigid : MDTraj selection, atom indices, or a sequence of them, optional
-        Each selection is frozen into one body, with everything that lies between its atoms.
+        Each selection is frozen into one body, with the short pieces that lie between its atoms. A loop of more than
+        eight bonds between two parts of a selection stays soft: one of its bonds is cut, and the force field holds it.
     root : int, optional
         An atom whose body becomes the root of its molecule. By default the body of a molecule's first atom.
 
@@ -69,8 +70,8 @@ def build_tree(
     check_distances(atoms, x)
     chemistry.check_backbone(atoms)
 
-    cuts = find_cuts(atoms, x, request)
     glue = _rigid_edges(structure, rigid)
+    cuts = find_cuts(atoms, x, request, glue)
     open_atoms = atoms.without_bonds(cuts.bonds)
     kept = open_atoms.bonds
     molecule = components(atoms.n_atoms, np.concatenate([kept, glue]))

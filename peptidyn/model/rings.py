@@ -1,17 +1,19 @@
 """Rings: which of them are cut at one bond, so that their torsions can move, and where.
 
-A bond that is left out of the tree is held by the force field. Disulfide bonds and the bonds that close macrocycles are
-always left out: a ring of more than eight atoms is no rigid body. Smaller rings stay rigid unless they are asked for.
+A bond that is left out of the tree is held by the force field. Disulfide bonds and bonds that close macrocycles are
+always left out: a ring of more than eight atoms is no rigid body, and neither is a long loop between two parts of one
+rigid selection. Smaller rings stay rigid unless they are asked for.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 
 import numpy as np
 
 from peptidyn.core.atoms import Atoms
-from peptidyn.model.graph import bridges
+from peptidyn.model.graph import bridges, components
 from peptidyn.model.soft import SoftRequest
 
 MACROCYCLE = 8
@@ -37,8 +39,8 @@ class Cuts:
     ring_bonds: frozenset[tuple[int, int]]
 
 
-def find_cuts(atoms: Atoms, x: np.ndarray, soft: SoftRequest) -> Cuts:
-    """Return the bonds to leave out of the tree of a molecule.
+def find_cuts(atoms: Atoms, x: np.ndarray, soft: SoftRequest, glue: np.ndarray) -> Cuts:
+    """Return the bonds to leave out of the tree.
 
     Parameters
     ----------
@@ -47,28 +49,31 @@ def find_cuts(atoms: Atoms, x: np.ndarray, soft: SoftRequest) -> Cuts:
         Tells puckered rings from flat ones.
     soft : SoftRequest
         Rings open where "rings" or "all" is asked for: with "rings" those that can pucker, with "all" every ring.
+    glue : (n, 2) int
+        Edges that tie rigid selections together: they close loops too, and a long loop is not part of the selection.
     """
     cut = disulfide_bonds(atoms)
-    index = {bond: place for place, bond in enumerate(map(tuple, atoms.bonds.tolist()))}
-    opened: set[tuple[int, int]] = set()
+    node = components(atoms.n_atoms, glue)
+    opened: set[int] = set()
     while True:
-        rings = find_rings(atoms, ~cut)
-        shared = _shared_bonds(rings)
-        changed: set[tuple[int, int]] = set()  # bonds of rings that were cut in this round
+        rings = find_rings(node[atoms.bonds], ~cut)
+        shared = {bond for bond, count in Counter(bond for ring in rings for bond in ring).items() if count > 1}
+        changed: set[int] = set()  # bonds of rings that were cut in this round
         for ring in rings:
-            bonds = _bonds(ring)
             large = len(ring) > MACROCYCLE
-            wanted = large or soft.asks("stiff", *ring) or _may_pucker(atoms, x, ring, shared, soft)
-            if not wanted or changed.intersection(bonds):
+            members = sorted(set(atoms.bonds[list(ring)].ravel().tolist()))
+            closed = len(members) == len(ring)  # not by a rigid selection
+            small = closed and (soft.asks("stiff", *members) or _may_pucker(atoms, x, ring, members, shared, soft))
+            if not (large or small) or changed.intersection(ring):
                 continue
-            if soft.asks("ring", *ring):
-                opened.update(bonds)
+            if closed and soft.asks("ring", *members):
+                opened.update(ring)
             # macrocycles keep the small rings they run through: those are judged for themselves
-            candidates = [b for b in bonds if b not in shared] if large else bonds
-            cut[index[max(candidates or bonds, key=lambda bond: (bond[1], -bond[0]))]] = True
-            changed.update(bonds)
+            candidates = [bond for bond in ring if bond not in shared] if large else []
+            cut[max(candidates or ring, key=lambda bond: (atoms.bonds[bond, 1], -atoms.bonds[bond, 0]))] = True
+            changed.update(ring)
         if not changed:
-            return Cuts(cut, frozenset(opened))
+            return Cuts(cut, frozenset(map(tuple, atoms.bonds[sorted(opened)].tolist())))
 
 
 def disulfide_bonds(atoms: Atoms) -> np.ndarray:
@@ -78,69 +83,52 @@ def disulfide_bonds(atoms: Atoms) -> np.ndarray:
     return sulfur & (atoms.residue[i] != atoms.residue[j])
 
 
-def find_rings(atoms: Atoms, kept: np.ndarray) -> list[list[int]]:
-    """Return the smallest ring through every ring bond, as atoms in their order, each ring once, large ones first.
+def find_rings(ends: np.ndarray, kept: np.ndarray) -> list[tuple[int, ...]]:
+    """Return the smallest ring through every ring bond, as numbers of bonds, each ring once, large ones first.
 
     Parameters
     ----------
-    atoms : Atoms
+    ends : (n_bonds, 2) int
+        What every bond joins: atoms, or groups of atoms. Bonds within one group close no ring.
     kept : (n_bonds,) bool
         Bonds that count.
     """
-    bonds = atoms.bonds[kept]
-    cyclic = bonds[~bridges(atoms.n_atoms, bonds)]
-    partners: dict[int, list[int]] = {}
-    for i, j in cyclic.tolist():
-        partners.setdefault(i, []).append(j)
-        partners.setdefault(j, []).append(i)
-    rings = {}
-    for i, j in cyclic.tolist():
-        ring = _smallest_ring(partners, i, j)
-        rings[frozenset(ring)] = ring
-    return sorted(rings.values(), key=lambda ring: (-len(ring), min(ring)))
+    chosen = np.flatnonzero(kept & (ends[:, 0] != ends[:, 1]))
+    cyclic = chosen[~bridges(int(ends.max(initial=-1)) + 1, ends[chosen])]
+    partners: dict[int, list[tuple[int, int]]] = {}
+    for bond, (i, j) in zip(cyclic.tolist(), ends[cyclic].tolist(), strict=True):
+        partners.setdefault(i, []).append((j, bond))
+        partners.setdefault(j, []).append((i, bond))
+    rings = {tuple(sorted(_smallest_ring(partners, bond, *ends[bond].tolist()))) for bond in cyclic.tolist()}
+    return sorted(rings, key=lambda ring: (-len(ring), ring))
 
 
-def _smallest_ring(partners: dict[int, list[int]], start: int, end: int) -> list[int]:
-    """Return the shortest way from `end` to `start` that does not use the bond between them."""
-    before = {start: -1}
+def _smallest_ring(partners: dict[int, list[tuple[int, int]]], bond: int, start: int, end: int) -> list[int]:
+    """Return `bond`, from `start` to `end`, with the bonds of the shortest other way between them."""
+    before: dict[int, tuple[int, int]] = {start: (-1, -1)}
     queue = [start]
-    for atom in queue:
-        for other in partners[atom]:
-            if other in before or (atom == start and other == end):
-                continue
-            before[other] = atom
-            queue.append(other)
+    for place in queue:
+        for other, via in partners[place]:
+            if other not in before and via != bond:
+                before[other] = place, via
+                queue.append(other)
         if end in before:
             break
-    ring = [end]
-    while ring[-1] != start:
-        ring.append(before[ring[-1]])
+    ring = [bond]
+    while end != start:
+        end, via = before[end]
+        ring.append(via)
     return ring
 
 
-def _bonds(ring: list[int]) -> list[tuple[int, int]]:
-    return [(min(a, b), max(a, b)) for a, b in zip(ring, ring[1:] + ring[:1], strict=True)]
-
-
-def _shared_bonds(rings: list[list[int]]) -> set[tuple[int, int]]:
-    """Return the bonds that more than one ring has."""
-    seen: set[tuple[int, int]] = set()
-    shared: set[tuple[int, int]] = set()
-    for ring in rings:
-        bonds = set(_bonds(ring))
-        shared |= seen & bonds
-        seen |= bonds
-    return shared
-
-
 def _may_pucker(
-    atoms: Atoms, x: np.ndarray, ring: list[int], shared: set[tuple[int, int]], soft: SoftRequest
+    atoms: Atoms, x: np.ndarray, ring: tuple[int, ...], members: list[int], shared: set[int], soft: SoftRequest
 ) -> bool:  # fmt: skip
     """True for a ring that is asked for, is fused to no other and is not aromatic."""
-    if not soft.asks("ring", *ring) or shared.intersection(_bonds(ring)):
+    if not soft.asks("ring", *members) or shared.intersection(ring):
         return False
-    if any(len(atoms.neighbours[a]) > 3 for a in ring):
+    if any(len(atoms.neighbours[a]) > 3 for a in members):
         return True
-    centred = x[ring] - x[ring].mean(axis=0)
+    centred = x[members] - x[members].mean(axis=0)
     normal = np.linalg.svd(centred)[2][2]
     return bool(np.abs(centred @ normal).max() > FLAT_RING)
