@@ -87,16 +87,19 @@ def exchange(
         with StopRequest() as stop:
             replicas.run(chosen.iterations, progress=progress, stop=lambda: stop.made)
         summary = {"peptidyn": __version__, **replicas.summary(), "settings": asdict(chosen)}
+        summary["coordinates"] = {name: len(places) for name, places in model.tree.groups.items()}
+        summary |= {"metric": chosen.metric_word, "distribution": chosen.distribution}
         summary["complete"] = replicas.iterations >= chosen.iterations
         place.write_summary(summary)
         return ExchangeResult(place.path, summary, not summary["complete"])
 
 
 def _describe(settings: ExchangeSettings, model: RunModel) -> str:
-    tree, kind = model.tree, "exact" if settings.exact else settings.preset
+    tree = model.tree
     return (
-        f"{settings.name}: {tree.n_atoms} atoms, {tree.n_torsions} torsions, {tree.n_bends} bends; {settings.replicas} "
-        f"replicas from {settings.tmin:g} to {settings.tmax:g} K, {kind}, {settings.solvent}, {settings.forcefield}"
+        f"{settings.name}: {tree.n_atoms} atoms, {tree.describe_coordinates()}; {settings.replicas} replicas from "
+        f"{settings.tmin:g} to {settings.tmax:g} K, {settings.metric_word} metric, {settings.solvent}, "
+        f"{settings.forcefield}\nsampled: {settings.distribution}"
     )
 
 
@@ -118,6 +121,7 @@ def _replicas(
         sweeps=max(1, round(settings.interval / TRAJECTORY_STEPS)),
         positions=positions,
         hydrogen_mass=settings.hydrogen_mass,
+        metric=settings.metric_word,
         platform=settings.platform,
         properties=None if settings.threads is None else {"Threads": str(settings.threads)},
         seed=settings.seed or 0,

@@ -68,7 +68,7 @@ class RunModel:
         simulation = TorsionSimulation(self.structure.topology, system, integrator, platform, properties)
         if geometry is not None:
             simulation.use_geometry(geometry)  # which checkpoints then hold
-        if terms is not None:
+        if terms is not None and terms.dropped:
             integrator.notes.append(str(terms))
         return simulation
 
@@ -88,6 +88,7 @@ def make_integrator(settings: RunSettings, tree: TreeModel) -> TorsionIntegrator
         "fixman": settings.uses_fixman,
         "seed": settings.seed,
         "hydrogen_mass": settings.hydrogen_mass,
+        "metric": settings.metric_word,
     }
     if settings.ensemble == "nve":
         return TorsionVerletIntegrator(tree, timestep, temperature=settings.temperature, **common)

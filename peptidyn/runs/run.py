@@ -174,12 +174,11 @@ def _continue(settings: RunSettings, folder: RunFolder, say: Say) -> tuple[Torsi
 
 
 def _describe(settings: RunSettings, tree: TreeModel) -> str:
-    bends = f", {tree.n_bends} bends" if tree.n_bends else ""
     molecules = f" in {tree.n_molecules} molecules" if tree.n_molecules > 1 else ""
     return (
-        f"{settings.name}: {tree.n_atoms} atoms{molecules}, {tree.n_torsions} torsions{bends}, {tree.n_dof} "
-        f"degrees of freedom; {settings.ensemble}, {1e3 * settings.timestep_ps:g} fs, {settings.temperature:g} K, "
-        f"{settings.solvent}, {settings.forcefield}"
+        f"{settings.name}: {tree.n_atoms} atoms{molecules}, {tree.describe_coordinates()}, {tree.n_dof} "
+        f"degrees of freedom; {settings.ensemble}, {1e3 * settings.timestep_ps:g} fs, {settings.metric_word} metric, "
+        f"{settings.temperature:g} K, {settings.solvent}, {settings.forcefield}\nsampled: {settings.distribution}"
     )
 
 
@@ -276,8 +275,11 @@ def _summarise(
         "atoms": tree.n_atoms,
         "torsions": tree.n_torsions,
         "bends": tree.n_bends,
+        "coordinates": {name: len(places) for name, places in tree.groups.items()},
         "degrees_of_freedom": tree.n_dof,
         "fixman": settings.uses_fixman,
+        "metric": settings.metric_word,
+        "distribution": settings.distribution,
         "settings": asdict(settings),
         "notes": list(simulation.integrator.notes),
     }

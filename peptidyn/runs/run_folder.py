@@ -126,11 +126,14 @@ class RunFolder(RunFiles):
 
     @cached_property
     def tree(self) -> TreeModel:
-        """With the reference geometry and the masses that the run used."""
+        """With the reference geometry, the masses and the joint inertias that the run used."""
         tree = build_tree(self.structure, soft=self.settings.soft_words, rigid=list(self.settings.rigid) or None)
         if self.settings.hydrogen_mass is not None:
             tree = tree.with_masses(repartition_hydrogen_mass(tree, self.settings.hydrogen_mass))
-        return tree.with_geometry(self.read_geometry()) if self.checkpoint.exists() else tree
+        if not self.checkpoint.exists():
+            return tree
+        _, arrays = checkpoints.read(self.checkpoint, ("geometry", "joint_inertia"))
+        return tree.with_geometry(arrays["geometry"]).with_joint_inertia(arrays["joint_inertia"])
 
     def read_geometry(self) -> np.ndarray:
         """Return the positions (n_atoms, 3), nm, that the run took as its reference geometry, to the last bit."""
@@ -166,10 +169,10 @@ class RunFolder(RunFiles):
 
     @cached_property
     def q(self) -> np.ndarray:
-        """Soft coordinates (n_frames, n_coordinates), rad, in the order of ``tree.coordinates``."""
+        """Soft coordinates (n_frames, n_coordinates), rad and nm, in the order of ``tree.coordinates``."""
         q = np.empty((self.n_frames, self.tree.n_coordinates))
-        q[:, self.tree.torsion_index] = self.table["torsions"]
-        q[:, self.tree.bend_index] = self.table["bends"]
+        for name, places in self.tree.groups.items():
+            q[:, places] = self.table[name]
         return q
 
     # ------------------------------------------------------------------ replica exchange

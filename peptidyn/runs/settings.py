@@ -16,17 +16,19 @@ import tomli_w
 
 from peptidyn.core.errors import ArgumentError
 from peptidyn.engine.systems import CUTOFF, SOLVENTS, WATER_MODELS
-from peptidyn.model.soft import BENDS, parse_soft
+from peptidyn.runs.presets import PRESETS, Preset, preset_for_step
 from peptidyn.sampling.exchange import geometric_temperatures
-
-PRESETS = {"torsions": "phi psi chi", "angles": "phi psi chi omega angles"}
-"""Soft coordinates by name: the default model, and the one recommended for populations."""
 
 DEFAULT_TIME = "100ps"
 
 TRAJECTORIES = ("dcd", "xtc")
 
 ENSEMBLES = ("langevin", "nve", "ghmc")
+
+METRICS = ("physical", "auto")
+
+WATER_STEP = 4.0
+"""Largest default time step in explicit water, fs."""
 
 _PICOSECONDS = {"fs": 1e-3, "ps": 1.0, "ns": 1e3, "us": 1e6}
 
@@ -52,11 +54,14 @@ class ModelSettings:
     pH : float
         For hydrogens that are added.
     timestep : float or None
-        fs; None means 8, or 4 when bond angles or the rotors of OH, SH and NH are soft, or in explicit water.
+        fs; None means that of the preset, or of the preset nearest to the words of `soft`, and at most 4 in explicit
+        water.
     friction : float
         1/ps.
     preset, soft : str, str or None
-        Soft coordinates, by preset or as words.
+        Soft coordinates, by preset (see `peptidyn.runs.presets`) or as words.
+    metric : {"physical", "auto"} or None
+        Joint inertias: none, or those that the time step needs; None means those of the preset, and none for `soft`.
     rigid : tuple of str
         MDTraj selections, each frozen into one body.
     hydrogen_mass : float or None
@@ -91,6 +96,7 @@ class ModelSettings:
     friction: float = 1.0
     preset: str = "torsions"
     soft: str | None = None
+    metric: str | None = None
     rigid: tuple[str, ...] = ()
     hydrogen_mass: float | None = None
     solvent: str = "obc2"
@@ -112,6 +118,8 @@ class ModelSettings:
                 raise ArgumentError(f"{name} is {value:g}, expected a number that is not negative")
         self._check_choice("preset", tuple(PRESETS))
         self._check_choice("solvent", SOLVENTS)
+        if self.metric is not None:
+            self._check_choice("metric", METRICS)
         self._check_least("threads", 1)
         if self.solvent not in WATER_MODELS and (self.padding is not None or self.ions):
             raise ArgumentError(
@@ -141,16 +149,43 @@ class ModelSettings:
 
     @property
     def soft_words(self) -> str:
-        """What is soft."""
-        return self.soft if self.soft is not None else PRESETS[self.preset]
+        """What is soft. Waters of a box stay rigid in the presets."""
+        if self.soft is not None:
+            return self.soft
+        soft = PRESETS[self.preset].soft
+        return f"{soft} in not water" if self.solvent in WATER_MODELS and soft in ("heavy", "all") else soft
+
+    @property
+    def dynamics(self) -> str:
+        """Which default time steps hold: ``langevin``, ``ghmc`` or ``nve``."""
+        return "ghmc"
+
+    @property
+    def metric_word(self) -> str:
+        """The kinetic metric, given or by default: ``physical`` or ``auto``."""
+        if self.metric is not None:
+            return self.metric
+        return "physical" if self.soft is not None or self.dynamics == "nve" else PRESETS[self.preset].metric
 
     @property
     def timestep_ps(self) -> float:
         """The time step in ps, given or by default."""
         if self.timestep is not None:
             return 1e-3 * self.timestep
-        quick = parse_soft(self.soft_words) & {*BENDS, "polar"}
-        return 0.004 if quick or self.solvent in WATER_MODELS else 0.008
+        preset: Preset = PRESETS[self.preset] if self.soft is None else preset_for_step(self.soft)
+        step = preset.langevin if self.dynamics == "langevin" else preset.ghmc
+        step = preset.physical if self.metric_word == "physical" else step
+        return 1e-3 * (min(step, WATER_STEP) if self.solvent in WATER_MODELS else step)
+
+    @property
+    def distribution(self) -> str:
+        """Which distribution is sampled, in words."""
+        if self.soft is not None:
+            text = f"soft coordinates ({self.soft}) as in the force field, the rest fixed at the reference geometry"
+        else:
+            text = PRESETS[self.preset].distribution
+            text += "; waters are rigid" if self.solvent in WATER_MODELS else ""
+        return text
 
     def filled_in(self) -> Self:
         """Return the settings with the time step filled in and a seed drawn, so that every run can be repeated."""
@@ -240,6 +275,19 @@ class RunSettings(ModelSettings):
         """Whether U_F is part of the energy."""
         return self.ensemble != "nve" if self.fixman is None else self.fixman
 
+    @property
+    def dynamics(self) -> str:
+        """The ensemble, whose default time steps hold."""
+        return self.ensemble
+
+    @property
+    def distribution(self) -> str:
+        """Which distribution is sampled, in words."""
+        text = super().distribution
+        if not self.uses_fixman and (self.soft_words, self.metric_word) != ("all", "physical"):
+            text += "; the Fixman potential is off, so the bias of the kinetic metric is in it"
+        return f"{text}; at constant energy" if self.ensemble == "nve" else text
+
     def _steps(self, name: str, text: str) -> int:
         return round(parse_time(name, text) / self.timestep_ps)
 
@@ -289,6 +337,11 @@ class ExchangeSettings(ModelSettings):
                 f"exact sampling moves every atom and the waters of {self.solvent} are rigid; use implicit solvent, or "
                 "leave exact out"
             )
+
+    @property
+    def distribution(self) -> str:
+        """Which distribution is sampled, in words."""
+        return PRESETS["flexible"].distribution if self.exact else super().distribution
 
 
 _DEFAULTS = RunSettings()

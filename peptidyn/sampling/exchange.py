@@ -32,14 +32,16 @@ import openmm
 from peptidyn.core.errors import ArgumentError, CheckpointError, OutputError, SamplingError
 from peptidyn.core.progress import Progress
 from peptidyn.core.units import BOLTZMANN, plain, plain_array
+from peptidyn.engine.kinetic_metric import check_metric
 from peptidyn.io.structure import Structure
 from peptidyn.metric.fixman_potential import check_temperature
 from peptidyn.model.tree import TreeModel
 from peptidyn.sampling.backends import make_backend
 from peptidyn.sampling.mbar import TemperatureMBAR, energies_by_level
-from peptidyn.sampling.moves import Move, TorsionalHMC, check_moves, metropolis
+from peptidyn.sampling.moves import Move, TorsionalHMC, check_moves, longest_timestep, metropolis
 from peptidyn.sampling.replicas import Recipe, Stretch, run_stretch, start_checkpoint, tune_stretch
 from peptidyn.sampling.storage import ENERGIES, ENERGY_ROW, TORSIONS, ExchangeFolder
+from peptidyn.sampling.walker import Checkpoint, walker_tree
 
 _COUNTS = ("levels", "steps", "attempted", "accepted", "move_counts")
 """Arrays of the driver that a checkpoint holds."""
@@ -73,6 +75,9 @@ class ReplicaExchange:
     positions : (n_atoms, 3) or (n_replicas, n_atoms, 3), nm, optional
         Where to start; the reference of the tree if not given.
     hydrogen_mass : float or Quantity, optional
+    metric : {"physical", "auto"} or (n_coordinates,) array, optional
+        Joint inertias, as for `Walker`; "auto" takes the time step that `TorsionalHMC` begins with, at the highest
+        temperature. A resumed run keeps those it began with.
     platform : str, optional
     properties : dict, optional
         Of the platform.
@@ -118,6 +123,7 @@ class ReplicaExchange:
         every: int | None = None,
         positions: Any = None,
         hydrogen_mass: Any = None,
+        metric: Any = None,
         platform: str | None = None,
         properties: dict[str, str] | None = None,
         seed: int = 0,
@@ -136,6 +142,9 @@ class ReplicaExchange:
         chosen = check_moves(moves if moves is not None else [TorsionalHMC(0.004, 10, friction=1.0)])
         self.sweeps, self.every = sweeps, sweeps if every is None else every
         mass = None if hydrogen_mass is None else float(plain(hydrogen_mass))
+        self.folder = None if folder is None else ExchangeFolder(folder, len(self.temperatures))
+        start = None if resume else self._starts(tree, positions)
+        tree = self._tree_of(tree, system, start, mass, metric, longest_timestep(chosen))
         self.recipe = Recipe(
             tree, openmm.XmlSerializer.serialize(system), tuple(chosen), mass, platform, dict(properties or {})
         )
@@ -155,11 +164,9 @@ class ReplicaExchange:
         self._memory: list[list[tuple[np.ndarray, np.ndarray]]] = [[] for _ in range(n)]
         self._topology = topology
         self._box = np.array([plain(v) for v in system.getDefaultPeriodicBoxVectors()])
-        self.folder = None if folder is None else ExchangeFolder(folder, n)
-        if resume:
+        if start is None:
             self._resume()
             return
-        start = self._starts(positions)
         self.replicas = [start_checkpoint(self.recipe, x, s) for x, s in zip(start, seeds, strict=False)]
         self._check_start(start)
         if self.folder is not None:
@@ -168,8 +175,8 @@ class ReplicaExchange:
             self.folder.begin(Structure.from_openmm(topology, system, start[0]), overwrite)
             self._save()
 
-    def _starts(self, positions: Any) -> np.ndarray:
-        tree, n = self.recipe.tree, len(self.temperatures)
+    def _starts(self, tree: TreeModel, positions: Any) -> np.ndarray:
+        n = len(self.temperatures)
         x = tree.positions(tree.reference) if positions is None else plain_array(positions)
         if x.shape == (tree.n_atoms, 3):
             return np.tile(x, (n, 1, 1))
@@ -178,6 +185,24 @@ class ReplicaExchange:
                 f"positions have shape {x.shape}, expected ({tree.n_atoms}, 3) or ({n}, {tree.n_atoms}, 3)"
             )
         return x
+
+    def _tree_of(
+        self, tree: TreeModel, system: Any, start: np.ndarray | None, mass: Any, metric: Any, timestep: float | None
+    ) -> TreeModel:
+        """Return the tree with the joint inertias of the run: a run that is resumed has chosen its own already."""
+        word = check_metric(metric)
+        if start is None and word == "auto":
+            inertia = self._stored()[1][0]["joint_inertia"]
+            fits = inertia.shape == (tree.n_coordinates,)
+            tree = tree.with_joint_inertia(inertia) if fits else tree  # another tree is refused by its name later
+        else:
+            x = None if start is None else start[0]
+            made = walker_tree(tree, system, self.temperatures[-1], x, mass, metric, timestep)
+            tree = tree.with_joint_inertia(made.joint_inertia)
+        some = tree.joint_inertia.any()
+        digest = hashlib.sha256(tree.joint_inertia.tobytes()).hexdigest()[:8]
+        self._metric = f"{word or 'given'} {digest}" if some or word == "auto" else "physical"
+        return tree
 
     def _check_start(self, start: np.ndarray) -> None:
         """Refuse a System that does not fit, and starts without a finite energy, before anything is written."""
@@ -350,6 +375,7 @@ class ReplicaExchange:
             "system": hashlib.sha256(self.recipe.system.encode()).hexdigest()[:32],
             "moves": [move.settings for move in self.recipe.moves],
             "hydrogen_mass": self.recipe.hydrogen_mass,
+            "metric": self._metric,
             "temperatures": self.temperatures.tolist(),
             "sweeps": self.sweeps,
             "every": self.every,
@@ -368,10 +394,15 @@ class ReplicaExchange:
         }
         self.folder.save(about, self.replicas, self._box)
 
-    def _resume(self) -> None:
+    def _stored(self) -> tuple[dict[str, Any], list[Checkpoint]]:
+        """Return what the checkpoint in the folder holds."""
         if self.folder is None:
             raise ArgumentError("resume needs the folder of the run")
-        about, self.replicas = self.folder.load()
+        return self.folder.load()
+
+    def _resume(self) -> None:
+        about, self.replicas = self._stored()
+        assert self.folder is not None
         there, here = about["identity"], json.loads(json.dumps(self._identity))
         for name in {**there, **here}:
             if there.get(name) != here.get(name):

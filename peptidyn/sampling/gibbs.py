@@ -14,7 +14,7 @@ from peptidyn.core.errors import ArgumentError, SamplingError
 from peptidyn.core.progress import Progress
 from peptidyn.core.statistics import statistical_inefficiency
 from peptidyn.model.tree import TreeModel
-from peptidyn.sampling.moves import Move, check_moves
+from peptidyn.sampling.moves import Move, check_moves, longest_timestep
 from peptidyn.sampling.tuning import StepTuner
 from peptidyn.sampling.walker import Walker
 
@@ -71,7 +71,9 @@ class Samples:
         times = {"energy": statistical_inefficiency(self.energy)}
         for i, c in enumerate(self.tree.coordinates):
             parts = (np.cos(self.q[:, i]), np.sin(self.q[:, i])) if c.motion == "torsion" else (self.q[:, i],)
-            times[f"{c.kind}:{c.chain}:{c.residue_name}{c.residue_id}"] = max(map(statistical_inefficiency, parts))
+            atoms = ["-".join(c.names)] if c.names else []
+            name = ":".join([c.kind, *atoms, c.chain, f"{c.residue_name}{c.residue_id}"])
+            times[name] = max(map(statistical_inefficiency, parts))
         return times
 
     @property
@@ -131,8 +133,8 @@ class GibbsSampler:
     ----------
     moves : sequence of Move
         Applied in this order in every sweep. Integrators without a Metropolis step are refused.
-    tree, system, temperature, positions, hydrogen_mass, platform, properties, seed
-        As for `Walker`.
+    tree, system, temperature, positions, hydrogen_mass, metric, platform, properties, seed
+        As for `Walker`. With ``metric="auto"`` joint inertias follow from the time step that `TorsionalHMC` begins with.
 
     Attributes
     ----------
@@ -153,14 +155,15 @@ class GibbsSampler:
         *,
         positions: Any = None,
         hydrogen_mass: Any = None,
+        metric: Any = None,
         platform: Any = None,
         properties: dict[str, str] | None = None,
         seed: Any = None,
     ):
         self.moves = check_moves(moves)
         self.walker = Walker(
-            tree, system, temperature, positions=positions, hydrogen_mass=hydrogen_mass, platform=platform,
-            properties=properties, seed=seed,
+            tree, system, temperature, positions=positions, hydrogen_mass=hydrogen_mass, metric=metric,
+            timestep=longest_timestep(self.moves), platform=platform, properties=properties, seed=seed,
         )  # fmt: skip
         energy = self.walker.energy()
         if not math.isfinite(energy):

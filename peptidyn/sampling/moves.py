@@ -159,6 +159,8 @@ class TrajectoryMove(Move):
 class TorsionalHMC(TrajectoryMove):
     """Hybrid Monte Carlo in soft coordinates: BAB trajectories under V + U_F, accepted at the full Hamiltonian.
 
+    Its kinetic energy has the joint inertias of the walker, with which larger steps are accepted; see `Walker`.
+
     Parameters
     ----------
     timestep, steps, jitter, target
@@ -346,6 +348,11 @@ class PivotMove(TorsionMove):
 
     def __init__(self, *, turn: float = 180.0, target: float = 0.1):
         super().__init__(BACKBONE, turn=turn, target=target)
+
+
+def longest_timestep(moves: Sequence[Move]) -> float | None:
+    """Return the longest time step (ps) of torsional trajectories among moves, for which a metric is chosen."""
+    return max((move.step for move in moves if isinstance(move, TorsionalHMC)), default=None)
 
 
 def check_moves(moves: Sequence[Any]) -> list[Move]:

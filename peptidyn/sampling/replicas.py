@@ -33,6 +33,7 @@ class Recipe:
     Attributes
     ----------
     tree : TreeModel
+        With the joint inertias of the run.
     system : str
         The openmm.System as XML.
     moves : tuple of Move
@@ -109,6 +110,7 @@ def start_checkpoint(recipe: Recipe, positions: np.ndarray, seed: np.random.Seed
     tree = recipe.tree.with_geometry(positions)
     state = tree.reference
     return {
+        "joint_inertia": tree.joint_inertia.copy(),
         "geometry": np.array(positions),
         "q": state.q.copy(),
         "base_position": state.base_position.copy(),

@@ -39,7 +39,7 @@ ENERGY_ROW = np.dtype(
 )
 """One frame in energies.npy; `level` counts temperatures from the lowest."""
 
-_ARRAYS = ("geometry", "q", "base_position", "base_rotation", "momentum", "momenta_valid")
+_ARRAYS = ("joint_inertia", "geometry", "q", "base_position", "base_rotation", "momentum", "momenta_valid")
 _HEADER = 256
 """Bytes of the header of a growing npy file: more than numpy needs, so that the number of rows fits in later."""
 

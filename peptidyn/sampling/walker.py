@@ -13,8 +13,9 @@ from typing import Any
 import numpy as np
 import openmm
 
-from peptidyn.core.errors import ArgumentError, ModelError
+from peptidyn.core.errors import ArgumentError, CheckpointError, ModelError
 from peptidyn.core.units import BOLTZMANN, plain_array
+from peptidyn.engine.kinetic_metric import METROPOLIS_STEPS, check_metric, joint_inertia, tree_with_metric
 from peptidyn.engine.simulation import find_platform
 from peptidyn.engine.system_check import check_system
 from peptidyn.engine.torsion_integrators import read_forces, repartition_hydrogen_mass
@@ -42,6 +43,11 @@ class Walker:
         Where to start; the reference of the tree if not given. They become the reference geometry.
     hydrogen_mass : float or Quantity, optional
         Mass of hydrogens in the kinetic energies of the moves, Da. It does not change what is sampled.
+    metric : {"physical", "auto"} or (n_coordinates,) array, optional
+        Joint inertias in the kinetic energies of torsional moves: none; those with which they can make `timestep`; or
+        given ones. Default those of the tree. They stay as they are, and do not change what is sampled.
+    timestep : float or Quantity, optional
+        Of the torsional moves, ps; needed for ``metric="auto"`` only.
     platform : openmm.Platform or str, optional
     properties : dict, optional
         Of the platform.
@@ -68,13 +74,14 @@ class Walker:
         *,
         positions: Any = None,
         hydrogen_mass: Any = None,
+        metric: Any = None,
+        timestep: Any = None,
         platform: Any = None,
         properties: dict[str, str] | None = None,
         seed: Any = None,
     ):
         check_system(tree, system, tree.masses)
-        if hydrogen_mass is not None:
-            tree = tree.with_masses(repartition_hydrogen_mass(tree, hydrogen_mass))
+        tree = walker_tree(tree, system, temperature, positions, hydrogen_mass, metric, timestep)
         self.masses = tree.masses
         self._tree = tree
         self._mover = Mover(tree)
@@ -194,6 +201,7 @@ class Walker:
         """Return what `restore` needs to continue bit for bit."""
         mover = self.mover
         return {
+            "joint_inertia": self._tree.joint_inertia.copy(),
             "geometry": self._geometry.copy(),
             "q": mover.q.copy(),
             "base_position": mover.base_position.copy(),
@@ -204,7 +212,12 @@ class Walker:
         }
 
     def restore(self, saved: Checkpoint) -> None:
-        """Continue from what `checkpoint` returned."""
+        """Continue from what `checkpoint` returned; CheckpointError if its joint inertias are others."""
+        if not np.array_equal(saved["joint_inertia"], self._tree.joint_inertia):
+            raise CheckpointError(
+                "the checkpoint was made with another kinetic metric (joint inertias), to which its momenta belong; "
+                "make the walker with the metric of the checkpoint"
+            )
         self._tree = self._tree.with_geometry(saved["geometry"])
         self._geometry = np.array(saved["geometry"])
         self._cartesian = None
@@ -213,6 +226,27 @@ class Walker:
         self.momenta_valid = bool(saved["momenta_valid"])
         self.rng.bit_generator.state = saved["rng"]
         self.changed()
+
+
+def walker_tree(
+    tree: TreeModel,
+    system: Any,
+    temperature: Any,
+    positions: Any,
+    hydrogen_mass: Any,
+    metric: Any,
+    timestep: Any,
+) -> TreeModel:
+    """Return the tree with the masses and joint inertias of a walker; the arguments are those of `Walker`."""
+    if hydrogen_mass is not None:
+        tree = tree.with_masses(repartition_hydrogen_mass(tree, hydrogen_mass))
+    if check_metric(metric) != "auto":
+        return tree if metric is None else tree_with_metric(tree, metric)
+    if timestep is None:
+        raise ArgumentError("metric='auto' follows from a time step; give timestep=, that of the torsional moves")
+    start = tree if positions is None else tree.with_geometry(positions)
+    inertia = joint_inertia(start, system, timestep, steps_per_period=METROPOLIS_STEPS, temperature=temperature)
+    return tree.with_joint_inertia(inertia)
 
 
 def _make_context(system: Any, masses: np.ndarray, platform: Any, properties: dict[str, str] | None) -> Any:
