@@ -93,7 +93,7 @@ def test_files_of_a_run(whole_run):
 
 def test_the_resolved_settings_repeat_the_run(capsys, tmp_path, whole_run):
     status, out, err = run(capsys, "--config", whole_run / "run.toml", "-o", tmp_path / "again")
-    assert status == 0 and err == ""
+    assert status == 0 and err == "" and "distribution: the rigid model's" in out
     assert "relaxed bonds, angles and torsions" in out and "done: 0.48 ps, 12 frames" in out
     assert_same_run(tmp_path / "again", whole_run)
 
@@ -165,6 +165,8 @@ def test_bad_input_leaves_no_folder(capsys, tmp_path):
         ((ALA1, "--steps", "5", "--time", "5ps"), "give one of them"),
         ((ALA1, "--ensemble", "npt"), "langevin, nve, ghmc"),
         ((ALA1, "--temperature", "-3"), "positive"),
+        ((ALA1, "--metric", "fast"), "physical, auto"),
+        ((ALA1, "--preset", "flexible", "--timestep", "200"), "a time step of 200 fs is too large"),
     ):
         status, _, err = run(capsys, *arguments, "-o", tmp_path / "x")
         assert status == 2 and phrase in err and err.count("\n") == 1
@@ -190,8 +192,8 @@ def test_settings_from_file_and_command_line(tmp_path):
     settings = resolve_settings({"time": "2ps", "preset": "angles"}, config)
     assert settings.temperature == 310.0 and settings.hydrogen_mass == 3.0 and settings.rigid == ("resid 1 to 3",)
     assert (
-        settings.steps is None and settings.n_steps == 500
-    )  # at 4 fs; the command line's time replaces the file's steps
+        settings.steps is None and settings.n_steps == 125
+    )  # at 16 fs; the command line's time replaces the file's steps
     assert settings.soft_words == "phi psi chi omega angles"
     assert settings.seed is not None
     config.write_text(settings.to_toml())
@@ -411,9 +413,23 @@ def test_dcd_cutting(tmp_path, whole_run):
         keep_frames(tmp_path / "none.dcd", 1)
 
 
-def test_the_default_time_step_depends_on_what_is_soft():
-    assert resolve_settings({}).timestep == 8.0
-    assert resolve_settings({"soft": "phi psi methyl"}).timestep == 8.0
-    assert resolve_settings({"preset": "angles"}).timestep == 4.0
-    assert resolve_settings({"soft": "phi psi polar"}).timestep == 4.0
-    assert resolve_settings({"preset": "angles", "timestep": 8.0}).timestep == 8.0
+# ---------------------------------------------------------------------------- everything soft
+
+
+def test_a_flexible_run_resumes_exactly_and_says_what_it_samples(capsys, tmp_path):
+    """The joint inertias are measured once, at the relaxed geometry, and come back with the checkpoint."""
+    flexible = (ALA1, *QUICK, "--preset", "flexible")
+    status, out, _ = run(capsys, *flexible, "--steps", "30", "-o", tmp_path / "whole")
+    assert status == 0 and "66 degrees of freedom; langevin, 24 fs, auto metric" in out
+    assert "distribution: the force field's own: nothing is fixed" in out and "rates and velocities are not" in out
+    assert "rigid units" not in out  # nothing is rigid, so no term was left out
+    assert run(capsys, *flexible, "--steps", "15", "-o", tmp_path / "parts")[0] == 0
+    assert run(capsys, "--resume", "--steps", "30", "-o", tmp_path / "parts")[0] == 0
+    assert_same_run(tmp_path / "parts", tmp_path / "whole")
+    inertia = read(tmp_path / "whole" / "checkpoint.npz")[1]["joint_inertia"]
+    assert np.array_equal(read(tmp_path / "parts" / "checkpoint.npz")[1]["joint_inertia"], inertia) and inertia.any()
+    summary = json.loads((tmp_path / "parts" / "summary.json").read_text())
+    assert summary["metric"] == "auto" and summary["distribution"] == "the force field's own: nothing is fixed"
+    assert summary["degrees_of_freedom"] == 66 == 6 + sum(summary["coordinates"].values())
+    status, _, err = run(capsys, "--resume", "--metric", "physical", "-o", tmp_path / "parts")
+    assert status == 2 and "metric was None" in err

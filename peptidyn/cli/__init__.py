@@ -24,7 +24,7 @@ __all__ = ["main", "make_parser"]
 
 _EPILOG = """examples:
   peptidyn run
-  peptidyn run protein.pdb --time 1ns --preset angles -o protein-run
+  peptidyn run protein.pdb --time 1ns --preset flexible -o protein-run
   peptidyn report protein-run
   peptidyn exchange protein.pdb --replicas 8 --tmin 280 --tmax 500
   peptidyn inspect data/all20.pdb

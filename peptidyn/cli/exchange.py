@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from peptidyn.cli.options import examples
-from peptidyn.cli.simulations import add_model_options, add_run_options, end_run, run_arguments, speaker
+from peptidyn.cli.simulations import add_model_options, add_run_options, end_run, preset_help, run_arguments, speaker
 from peptidyn.core.errors import ArgumentError
 
 
@@ -22,6 +22,7 @@ def add_command(commands: argparse._SubParsersAction) -> None:
             "peptidyn exchange protein.pdb --exact --workers 4 -o exact",
             "peptidyn exchange protein.pdb --scheduler tcp://node1:8786 -o cluster",
             "peptidyn exchange --resume -o cluster --iterations 1000",
+            before=preset_help("ghmc"),
         ),
     )
     add_run_options(p, "perhaps with more --iterations")

@@ -10,17 +10,22 @@ from typing import Any
 from peptidyn.core.errors import ArgumentError
 
 
-def examples(*commands: str) -> dict[str, Any]:
-    """Return keywords of add_parser that list commands as examples at the end of --help."""
+def examples(*commands: str, before: str = "") -> dict[str, Any]:
+    """Return keywords of add_parser that list commands as examples at the end of --help, perhaps with a text before."""
     return {
-        "epilog": "\n".join(["examples:", *(f"  {command}" for command in commands)]),
+        "epilog": "\n".join([*([before, ""] if before else []), "examples:", *(f"  {one}" for one in commands)]),
         "formatter_class": argparse.RawDescriptionHelpFormatter,
     }
 
 
 def add_tree_options(p: argparse.ArgumentParser) -> None:
     """Add the options that say which tree is built."""
-    p.add_argument("--soft", default="phi psi chi", help='soft coordinates (default: "phi psi chi")')
+    p.add_argument(
+        "--soft",
+        default="phi psi chi",
+        metavar="WORDS",
+        help='soft coordinates (default: "phi psi chi"), e.g. "heavy", "all", or "phi psi chi; all in resid 9 to 13"',
+    )
     p.add_argument("--base", choices=("free", "fixed"), default="free", help="whether molecules float (default: free)")
     p.add_argument("--rigid", action="append", metavar="SELECTION", help="MDTraj selection to freeze into one body")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from peptidyn.cli.options import examples
-from peptidyn.cli.simulations import add_model_options, add_run_options, end_run, run_arguments, speaker
+from peptidyn.cli.simulations import add_model_options, add_run_options, end_run, preset_help, run_arguments, speaker
 
 
 def add_command(commands: argparse._SubParsersAction) -> None:
@@ -18,9 +18,10 @@ def add_command(commands: argparse._SubParsersAction) -> None:
         "torsions, settings, a summary, pictures and a checkpoint.",
         **examples(
             "peptidyn run",
-            "peptidyn run protein.pdb --time 1ns --preset angles -o protein-run",
+            "peptidyn run protein.pdb --time 1ns --preset flexible -o protein-run",
             "peptidyn run -o protein-run --resume --time 2ns",
             "peptidyn run --config protein-run/run.toml --seed 2 -o second-run",
+            before=preset_help("langevin"),
         ),
     )
     add_run_options(p, "perhaps with a longer --time")

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from peptidyn.core.errors import MissingDependencyError
+from peptidyn.runs.presets import PRESETS
 
 
 def add_run_options(p: argparse.ArgumentParser, longer: str) -> None:
@@ -25,15 +26,11 @@ def add_run_options(p: argparse.ArgumentParser, longer: str) -> None:
 def add_model_options(p: argparse.ArgumentParser) -> None:
     """Add the options of `peptidyn.runs.settings.ModelSettings`."""
     s = p.add_argument_group("model, forces and steps")
-    s.add_argument("--timestep", type=float, metavar="FS", help="in fs (default: 8; 4 with soft angles or in water)")
+    s.add_argument("--timestep", type=float, metavar="FS", help="in fs (default: that of the preset)")
     s.add_argument("--friction", type=float, metavar="1/PS", help="friction in 1/ps (default: 1)")
-    s.add_argument(
-        "--preset",
-        metavar="NAME",
-        help="soft set: torsions (default: phi psi chi, 8 fs, fast; rigid geometry raises barriers and shifts "
-        "populations), or angles (backbone angles and omega too, 4 fs: recommended for populations)",
-    )
+    s.add_argument("--preset", metavar="NAME", help="torsions (default), angles, heavy or flexible; see below")
     s.add_argument("--soft", metavar="WORDS", help='soft coordinates, instead of --preset, e.g. "phi psi chi methyl"')
+    s.add_argument("--metric", metavar="NAME", help="kinetic metric: physical or auto (default: that of the preset)")
     s.add_argument("--rigid", action="append", metavar="SELECTION", help="MDTraj selection to freeze into one body")
     s.add_argument("--select", metavar="SELECTION", help="MDTraj selection of the atoms to simulate (default: all)")
     s.add_argument("--hydrogen-mass", type=float, metavar="DA", help="repartition masses: hydrogens get this one")
@@ -72,6 +69,29 @@ def speaker(options: argparse.Namespace) -> Callable[[str], None]:
             print(text, flush=True)
 
     return say
+
+
+def preset_help(dynamics: str) -> str:
+    """Return a list of the presets for --help: steps, and which distribution each samples.
+
+    Parameters
+    ----------
+    dynamics : {"langevin", "ghmc"}
+        Whose time steps are told.
+    """
+    rows = [
+        f"  {name:<10}{preset.soft}; {preset.metric} metric, {getattr(preset, dynamics):g} fs\n"
+        f"            distribution: {preset.distribution}"
+        for name, preset in PRESETS.items()
+    ]
+    return "\n".join(
+        [
+            "presets, from the rigid model to the flexible force field:",
+            *rows,
+            "With the auto metric stiff coordinates have joint inertias that the time step needs: what is sampled stays",
+            "the same, but rates are not physical. In explicit water steps are 4 fs by default, and waters are rigid.",
+        ]
+    )
 
 
 def run_arguments(options: argparse.Namespace, kind: type) -> dict[str, Any]:

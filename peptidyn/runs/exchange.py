@@ -99,7 +99,7 @@ def _describe(settings: ExchangeSettings, model: RunModel) -> str:
     return (
         f"{settings.name}: {tree.n_atoms} atoms, {tree.describe_coordinates()}; {settings.replicas} replicas from "
         f"{settings.tmin:g} to {settings.tmax:g} K, {settings.metric_word} metric, {settings.solvent}, "
-        f"{settings.forcefield}\nsampled: {settings.distribution}"
+        f"{settings.forcefield}\ndistribution: {settings.distribution}"
     )
 
 

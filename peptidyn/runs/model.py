@@ -11,6 +11,7 @@ import openmm
 
 from peptidyn.core.errors import ArgumentError
 from peptidyn.core.progress import Progress
+from peptidyn.engine.kinetic_metric import joint_inertia
 from peptidyn.engine.minimisation import minimise_cartesian
 from peptidyn.engine.rigid_terms import drop_rigid_terms
 from peptidyn.engine.simulation import TorsionSimulation, find_platform
@@ -49,6 +50,17 @@ class RunModel:
     structure: Structure
     system: Any
     tree: TreeModel
+
+    def check_step(self) -> None:
+        """Refuse a time step for which no joint inertias can be found, if the settings ask for them."""
+        settings = self.settings
+        assert isinstance(settings, RunSettings)
+        if settings.metric_word == "auto":
+            integrator = make_integrator(settings, self.tree)
+            joint_inertia(
+                integrator.tree, self.system, settings.timestep_ps, steps_per_period=integrator.steps_per_period,
+                temperature=settings.temperature,
+            )  # fmt: skip
 
     def simulation(self, geometry: np.ndarray | None = None, *, drop: bool = False) -> TorsionSimulation:
         """Return a simulation, at the reference positions.

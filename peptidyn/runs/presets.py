@@ -1,8 +1,8 @@
 """Presets: what is soft, which kinetic metric goes with it, how large the time step is, and what is then sampled.
 
 They form a dial from the rigid model to the flexible force field. The more is soft, the more of the force field's
-distribution is sampled, and the more depends on the metric: joint inertias slow stiff coordinates down, so that the step
-stays large (`peptidyn.engine.kinetic_metric`).
+distribution is sampled, and the more depends on the metric: joint inertias slow stiff coordinates down, so that the
+step stays large (`peptidyn.engine.kinetic_metric`).
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Preset:
 
 
 # Steps: the largest at which configurational averages of Langevin dynamics on capped decaalanine stay right, and those
-# at which GHMC accepts nine proposals of ten. benchmarks/kinetic_metric.py measures them; docs/timestep.md has the table.
+# at which GHMC accepts nine proposals of ten. benchmarks/kinetic_metric.py measures them, docs/timestep.md lists them.
 PRESETS = {
     "torsions": Preset(
         "phi psi chi", "physical", 8.0, 8.0, 8.0,

@@ -141,6 +141,7 @@ def _begin(
     # before the folder is made: bad input leaves none behind
     prepared = prepare_structure(settings)
     model = make_model(settings, prepared)
+    model.check_step()
     folder.make(replace)
     folder.write_structure(prepared)
     folder.write_settings(settings)
@@ -178,7 +179,7 @@ def _describe(settings: RunSettings, tree: TreeModel) -> str:
     return (
         f"{settings.name}: {tree.n_atoms} atoms{molecules}, {tree.describe_coordinates()}, {tree.n_dof} "
         f"degrees of freedom; {settings.ensemble}, {1e3 * settings.timestep_ps:g} fs, {settings.metric_word} metric, "
-        f"{settings.temperature:g} K, {settings.solvent}, {settings.forcefield}\nsampled: {settings.distribution}"
+        f"{settings.temperature:g} K, {settings.solvent}, {settings.forcefield}\ndistribution: {settings.distribution}"
     )
 
 

@@ -76,8 +76,8 @@ class ReplicaExchange:
         Where to start; the reference of the tree if not given.
     hydrogen_mass : float or Quantity, optional
     metric : {"physical", "auto"} or (n_coordinates,) array, optional
-        Joint inertias, as for `Walker`; "auto" takes the time step that `TorsionalHMC` begins with, at the highest
-        temperature. A resumed run keeps those it began with.
+        Joint inertias, as for `Walker`; "auto" takes the first time step of `TorsionalHMC`. A resumed run keeps those
+        it began with.
     platform : str, optional
     properties : dict, optional
         Of the platform.

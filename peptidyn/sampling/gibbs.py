@@ -134,7 +134,7 @@ class GibbsSampler:
     moves : sequence of Move
         Applied in this order in every sweep. Integrators without a Metropolis step are refused.
     tree, system, temperature, positions, hydrogen_mass, metric, platform, properties, seed
-        As for `Walker`. With ``metric="auto"`` joint inertias follow from the time step that `TorsionalHMC` begins with.
+        As for `Walker`. With ``metric="auto"`` joint inertias follow from the first time step of `TorsionalHMC`.
 
     Attributes
     ----------

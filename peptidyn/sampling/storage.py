@@ -6,7 +6,7 @@ topology.pdb                   the same for other programs, as far as the format
 exchanges.csv                  per iteration: temperature level of every replica, and pairs that exchanged at its end
 checkpoint.npz                 where to continue
 replica-00/trajectory.dcd      one frame per report; opens with mdtraj
-replica-00/torsions.npy        all soft coordinates, rad; opens with numpy.load
+replica-00/torsions.npy        all soft coordinates, rad and nm; opens with numpy.load
 replica-00/energies.npy        iteration, level, temperature (K), potential, fixman (kJ/mol); a structured array
 =============================  ==================================================================================
 

@@ -94,14 +94,22 @@ def _facts(run: RunFolder) -> Rows:
         ("simulated time (ps)", round(float(run.table["time"][-1]), 6)),
         ("steps", int(run.table["step"][-1])),
         ("atoms", tree.n_atoms),
-        ("torsions", tree.n_torsions),
-        ("soft bond angles", tree.n_bends),
+        ("soft coordinates", tree.describe_coordinates()),
         ("degrees of freedom", tree.n_dof),
+        ("distribution", run.settings.distribution),
+        ("kinetic metric", _metric(run)),
         ("Fixman potential", "on" if run.settings.uses_fixman else "off"),
     ]
     if run.summary.get("ns_per_day"):
         facts.append(("speed (ns/day)", round(run.summary["ns_per_day"], 1)))
     return [(name, str(value)) for name, value in facts]
+
+
+def _metric(run: RunFolder) -> str:
+    inertias = np.count_nonzero(run.tree.joint_inertia)
+    if not inertias:
+        return "physical"
+    return f"{run.settings.metric_word}: {inertias} soft coordinates have joint inertias, so rates are not physical"
 
 
 def _versions(run: RunFolder) -> Rows:
