@@ -140,6 +140,43 @@ def test_resuming_with_other_arguments_is_refused(tmp_path):
         make(tmp_path, resume=True)
 
 
+def test_a_metric_is_frozen_for_the_run_and_another_one_is_refused(tmp_path):
+    """A resumed run takes its joint inertias from the checkpoint: they are those of the geometry it began with."""
+    structure = ptd.load_structure(DATA / "ala1.pdb")
+    system = ptd.make_system(structure.topology, "vacuum")
+    structure = ptd.Structure.from_openmm(structure.topology, system, structure.positions)
+    start = structure.positions + 0.002 * np.random.default_rng(1).standard_normal(structure.positions.shape)
+
+    def begin(folder, **options):
+        options = {"metric": "auto", "soft": "all", "positions": start, **options}
+        tree = ptd.build_tree(structure, soft=options.pop("soft"))
+        moves = [ptd.TorsionalHMC(0.008, 3, friction=1.0), ptd.CartesianHMC(0.001, 3)]
+        return ptd.ReplicaExchange(
+            tree, system, [300.0, 400.0], moves=moves, sweeps=2, seed=3, platform="Reference", folder=folder,
+            topology=structure.topology, **options,
+        )  # fmt: skip
+
+    with begin(tmp_path / "whole") as exchange:
+        inertia = exchange.recipe.tree.joint_inertia
+        exchange.run(4)
+    assert np.count_nonzero(inertia) > 40
+    with begin(tmp_path / "parts") as exchange:
+        exchange.run(2)
+    with begin(tmp_path / "parts", resume=True, positions=None) as exchange:
+        assert np.array_equal(exchange.recipe.tree.joint_inertia, inertia)
+        exchange.run(4)
+    assert contents(tmp_path / "parts") == contents(tmp_path / "whole")
+    for metric in ("physical", None, 2.0 * inertia):
+        with pytest.raises(CheckpointError, match="made with another metric"):
+            begin(tmp_path / "parts", resume=True, metric=metric)
+    with pytest.raises(CheckpointError, match="made with another tree"):
+        begin(tmp_path / "parts", resume=True, soft="phi psi")
+    with begin(tmp_path / "physical", metric="physical") as exchange:
+        exchange.run(1)
+    with pytest.raises(CheckpointError, match="made with another metric"):
+        begin(tmp_path / "physical", resume=True)
+
+
 def test_threads_and_memory_give_what_serial_files_give(tmp_path):
     with make(tmp_path / "serial") as one, make(tmp_path / "threads", "threads", workers=2) as two, make() as memory:
         for exchange in (one, two, memory):
@@ -394,3 +431,10 @@ def test_command_line_runs_draws_and_resumes(tmp_path, capsys):
     assert main([*begin, *length, *common]) == 2
     assert "not empty" in capsys.readouterr().err
     assert main(["exchange", "--workers", "2", "--scheduler", "tcp://x:1"]) == 2
+    capsys.readouterr()
+    heavy = [*begin, *length, "--preset", "heavy", "--platform", "Reference", "-o", str(tmp_path / "heavy")]
+    assert main(heavy) == 0
+    out = capsys.readouterr().out
+    assert "auto metric" in out and "distribution: bond lengths and hydrogens fixed" in out and "phases" in out
+    summary = json.loads((tmp_path / "heavy" / "summary.json").read_text())
+    assert summary["metric"] == "auto" and summary["coordinates"]["stretches"] == 0 < summary["coordinates"]["bends"]

@@ -15,7 +15,7 @@ from real_structures import DATA
 from scipy import special
 
 import peptidyn as ptd
-from peptidyn.core.errors import ArgumentError, ModelError
+from peptidyn.core.errors import ArgumentError, CheckpointError, ModelError
 from peptidyn.core.statistics import statistical_inefficiency
 from peptidyn.core.units import BOLTZMANN
 from peptidyn.sampling.tuning import StepTuner
@@ -46,6 +46,53 @@ def test_torsional_moves_sample_the_rigid_distribution(move, n):
     assert histogram_p_value(samples.q[:, 0], butane.rigid_distribution(T, EDGES)) > 1e-4
     if n > 5000:  # enough to tell the two distributions apart
         assert histogram_p_value(samples.q[:, 0], butane.exact(T, EDGES)["torsion"]) < 1e-4
+
+
+def test_joint_inertias_do_not_change_the_distribution():
+    """With an inertia of ten times that of the torsion itself; false-alarm rate 1e-4."""
+    tree, system = butane.make_tree(), butane.make_system()
+    sampler = ptd.GibbsSampler(
+        [ptd.TorsionalHMC(0.1, 6)], tree, system, T, metric=[1.0], platform="Reference", seed=5
+    )  # fmt: skip
+    assert sampler.walker.tree.joint_inertia[0] == 1.0
+    samples = sampler.run(2500)
+    assert histogram_p_value(samples.q[:, 0], butane.rigid_distribution(T, EDGES)) > 1e-4
+
+
+def test_the_metric_of_a_step_makes_large_steps_acceptable():
+    """Everything soft at 8 fs: bond lengths oscillate with 10 fs, and with their joint inertias with 96 fs."""
+    structure, system, tree = alanine("all")
+    relaxed = ptd.TorsionSimulation(
+        structure.topology, system, ptd.TorsionVerletIntegrator(tree, 0.001), "Reference"
+    )  # fmt: skip
+    relaxed.minimize_torsions(10.0, 200)
+    start = relaxed.context.getState(positions=True).getPositions(asNumpy=True)
+    rates = {}
+    for metric in ("auto", "physical"):
+        moves = [ptd.TorsionalHMC(0.008, 5)]
+        sampler = ptd.GibbsSampler(
+            moves, tree, system, 300.0, positions=start, metric=metric, platform="Reference", seed=2
+        )  # fmt: skip
+        frozen = sampler.walker.tree.joint_inertia
+        sampler.run(60)
+        assert np.array_equal(sampler.walker.tree.joint_inertia, frozen)
+        rates[metric] = moves[0].acceptance
+        ptd.CartesianHMC(0.0005, 5).apply(sampler.walker)
+        assert np.array_equal(sampler.walker.tree.joint_inertia, frozen)  # also with another reference geometry
+    assert rates["auto"] > 0.6 and rates["physical"] < 0.1
+
+
+def test_a_walker_refuses_what_does_not_fit_its_metric():
+    _, system, tree = alanine("phi psi angles")
+    with pytest.raises(ArgumentError, match="give timestep="):
+        Walker(tree, system, T, metric="auto")
+    with pytest.raises(ArgumentError, match="give timestep="):
+        ptd.GibbsSampler([ptd.TorsionMove()], tree, system, T, metric="auto")
+    with pytest.raises(ArgumentError, match="metric is 'quick'"):
+        Walker(tree, system, T, metric="quick")
+    auto = Walker(tree, system, T, metric="auto", timestep=0.016, platform="Reference")
+    with pytest.raises(CheckpointError, match="another kinetic metric"):
+        Walker(tree, system, T, platform="Reference").restore(auto.checkpoint())
 
 
 def test_mixing_with_cartesian_moves_samples_the_flexible_distribution():

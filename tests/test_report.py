@@ -150,6 +150,17 @@ def test_other_ensembles(tmp_path, ensemble):
     assert f"The {ensemble} ensemble makes no proposals" in text
 
 
+def test_flexible_run(tmp_path):
+    """Joint inertias, phases and bond lengths are part of what is read; the page says what was sampled."""
+    folder = make_run(DATA / "ala1.pdb", tmp_path / "run", "--preset", "flexible")
+    run = read_run(folder)
+    assert run.tree.joint_inertia.any() and run.q.shape == (15, 60)
+    test_the_fixman_energies_are_those_of_the_run(folder)
+    overview = section(write_report(folder).read_text(), "overview")
+    assert "the force field&#39;s own: nothing is fixed" in overview and "rates are not physical" in overview
+    assert run.tree.describe_coordinates() in overview and "21 stretches" in overview
+
+
 def test_the_fixman_energies_are_those_of_the_run(finished):
     """Recomputed from tree and coordinates they equal what the integrator reported, but for a constant.
 

@@ -88,8 +88,8 @@ def preset_help(dynamics: str) -> str:
         [
             "presets, from the rigid model to the flexible force field:",
             *rows,
-            "With the auto metric stiff coordinates have joint inertias that the time step needs: what is sampled stays",
-            "the same, but rates are not physical. In explicit water steps are 4 fs by default, and waters are rigid.",
+            "With the auto metric stiff coordinates have joint inertias that the time step needs. What is sampled",
+            "stays the same, but rates are not physical. In explicit water steps are 4 fs, and waters are rigid.",
         ]
     )
 
