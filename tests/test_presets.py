@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from real_structures import DATA
@@ -72,7 +74,7 @@ def test_waters_stay_rigid_and_limit_the_step():
     assert model.tree.n_dof == 3 * structure.n_atoms + 6 * waters
     model.check_step()
     with pytest.raises(ArgumentError, match="water turns as a whole"):
-        make_model(RunSettings(preset="flexible", solvent="tip3p", timestep=24.0), model.structure).check_step()
+        make_model(replace(settings, timestep=24.0), model.structure).check_step()
 
 
 def test_exchange_takes_the_steps_of_metropolised_dynamics():

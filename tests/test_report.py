@@ -155,7 +155,8 @@ def test_flexible_run(tmp_path):
     folder = make_run(DATA / "ala1.pdb", tmp_path / "run", "--preset", "flexible")
     run = read_run(folder)
     assert run.tree.joint_inertia.any() and run.q.shape == (15, 60)
-    test_the_fixman_energies_are_those_of_the_run(folder)
+    energies = ptd.FixmanPotential(run.tree, run.settings.temperature).energies(run.q)
+    assert np.abs(energies - run.table["fixman"]).max() < 1e-3 < 0.1 * np.ptp(energies)  # masses differ in the digits
     overview = section(write_report(folder).read_text(), "overview")
     assert "the force field&#39;s own: nothing is fixed" in overview and "rates are not physical" in overview
     assert run.tree.describe_coordinates() in overview and "21 stretches" in overview
