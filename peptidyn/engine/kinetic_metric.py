@@ -24,8 +24,18 @@ from peptidyn.metric.fixman_potential import check_temperature
 from peptidyn.model.tree import TreeModel
 from peptidyn.solvers.protocol import get_solver
 
-LANGEVIN_STEPS, METROPOLIS_STEPS = 8.0, 12.0
-"""Steps per period of the stiffest motion: averages of Langevin dynamics are right, and proposals are accepted."""
+LANGEVIN_STEPS = 8.0
+"""Steps per period of the stiffest motion with which averages of Langevin dynamics are right."""
+
+
+def metropolis_steps(tree: TreeModel) -> float:
+    """Return the steps per period of the stiffest motion with which Metropolised steps are accepted at 0.9 or more.
+
+    The energy error of one step adds up over all oscillators, so the number grows as the sixth root of theirs. The
+    factor is measured (`benchmarks/kinetic_metric.py`).
+    """
+    return 7.5 * max(tree.n_coordinates, 1) ** (1.0 / 6.0)
+
 
 WATER_STEP = 0.006
 """Longest step (ps) with waters: they turn as a whole, and nothing slows that down."""
@@ -56,7 +66,7 @@ def joint_inertia(
     timestep : float or Quantity
         ps.
     steps_per_period : float
-        Time steps per period of the stiffest motion: 8 for Langevin dynamics, 12 for Metropolised dynamics.
+        Time steps per period of the stiffest motion: 8 for Langevin dynamics, `metropolis_steps` for Metropolised.
     temperature : float or Quantity
         K; torsions that are too fast for the step at this temperature are refused.
 

@@ -27,9 +27,9 @@ from peptidyn.core.residues import is_hydrogen, is_water
 from peptidyn.core.units import BOLTZMANN, plain
 from peptidyn.engine.kinetic_metric import (
     LANGEVIN_STEPS,
-    METROPOLIS_STEPS,
     check_metric,
     joint_inertia,
+    metropolis_steps,
     tree_with_metric,
 )
 from peptidyn.engine.system_check import check_system
@@ -81,8 +81,10 @@ def read_forces(state: Any, out: np.ndarray) -> np.ndarray:
 class TorsionIntegrator(openmm.CustomIntegrator):
     """What the torsion integrators share: the Context, the forces, the Fixman torque."""
 
-    steps_per_period = LANGEVIN_STEPS
-    """Time steps per period of the stiffest motion, for ``metric="auto"``."""
+    @property
+    def steps_per_period(self) -> float:
+        """Time steps per period of the stiffest motion, for ``metric="auto"``."""
+        return LANGEVIN_STEPS
 
     def __init__(
         self, tree: TreeModel, timestep: Any, fixman: bool, temperature: float, seed: int | None, hydrogen_mass: Any,
@@ -499,7 +501,10 @@ class TorsionGHMCIntegrator(_ThermalIntegrator):
         Verify that every drift leads back to its start, and reject it if not.
     """
 
-    steps_per_period = METROPOLIS_STEPS
+    @property
+    def steps_per_period(self) -> float:
+        """Time steps per period of the stiffest motion, for ``metric="auto"``: with these, 0.9 are accepted."""
+        return metropolis_steps(self.tree)
 
     def __init__(
         self,

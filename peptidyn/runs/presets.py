@@ -46,14 +46,14 @@ PRESETS = {
         "the rigid model's: bonds, angles and omega are fixed at the reference geometry",
     ),
     "angles": Preset(
-        "phi psi chi omega angles", "auto", 16.0, 16.0, 4.0,
+        "phi psi chi omega angles", "auto", 24.0, 24.0, 4.0,
         "backbone angles and omega as in the force field, the rest fixed at the reference geometry",
     ),
     "heavy": Preset(
-        "heavy", "auto", 24.0, 12.0, 1.0,
+        "heavy", "auto", 24.0, 24.0, 1.0,
         "bond lengths and hydrogens fixed at the reference geometry, everything else as in the force field",
     ),
-    "flexible": Preset("all", "auto", 24.0, 8.0, 0.5, "the force field's own: nothing is fixed"),
+    "flexible": Preset("all", "auto", 24.0, 16.0, 0.5, "the force field's own: nothing is fixed"),
 }  # fmt: skip
 """From the rigid model, the default, to the flexible force field."""
 

@@ -15,7 +15,7 @@ import openmm
 
 from peptidyn.core.errors import ArgumentError, CheckpointError, ModelError
 from peptidyn.core.units import BOLTZMANN, plain_array
-from peptidyn.engine.kinetic_metric import METROPOLIS_STEPS, check_metric, joint_inertia, tree_with_metric
+from peptidyn.engine.kinetic_metric import check_metric, joint_inertia, metropolis_steps, tree_with_metric
 from peptidyn.engine.simulation import find_platform
 from peptidyn.engine.system_check import check_system
 from peptidyn.engine.torsion_integrators import read_forces, repartition_hydrogen_mass
@@ -245,7 +245,7 @@ def walker_tree(
     if timestep is None:
         raise ArgumentError("metric='auto' follows from a time step; give timestep=, that of the torsional moves")
     start = tree if positions is None else tree.with_geometry(positions)
-    inertia = joint_inertia(start, system, timestep, steps_per_period=METROPOLIS_STEPS, temperature=temperature)
+    inertia = joint_inertia(start, system, timestep, steps_per_period=metropolis_steps(start), temperature=temperature)
     return tree.with_joint_inertia(inertia)
 
 
