@@ -1,14 +1,20 @@
 """How many independent samples of phi and psi per force evaluation, beside Langevin dynamics?
 
-Torsional HMC and Gibbs mixing beside OpenMM's LangevinMiddle.
+Torsional HMC, Gibbs mixing, and Langevin dynamics with a kinetic metric chosen for a step of 24 fs, beside OpenMM's
+LangevinMiddle.
 
-    python benchmarks/sampling_efficiency.py -o efficiency            # about an hour on one core
-    python benchmarks/sampling_efficiency.py -o efficiency --quick    # two minutes, to see that it works
-    python benchmarks/sampling_efficiency.py -o efficiency --full     # half a day: small error bars
+    python benchmarks/sampling_efficiency.py -o efficiency            # about two hours on one core
+    python benchmarks/sampling_efficiency.py -o efficiency --quick    # some minutes, to see that it works
+    python benchmarks/sampling_efficiency.py -o efficiency --full     # a day: small error bars
+    python benchmarks/sampling_efficiency.py -o efficiency --molecule alanine --method Langevin --chains 2   # minutes
 
-Molecules: capped alanine and capped Ala10 in implicit solvent (amber14, OBC2) at 300 K. Chains start by turns in the
-helix and in polyproline II. Hard coordinates have the same values in all chains of a method: those of the structure
-relaxed in the helix, or in polyproline II where a method says so.
+Molecules: capped alanine and capped Ala10 in implicit solvent (amber14, OBC2) at 300 K, and Ala10 at 450 K, where it
+folds and unfolds. Chains start by turns in the helix and in polyproline II. Hard coordinates have the same values in
+all chains of a method: those of the structure relaxed in the helix, or in polyproline II where a method says so.
+
+Langevin dynamics of `angles`, `heavy` and `flexible` (backbone angles and omega; all angles and phases of heavy atoms;
+everything) has the joint inertias of ``metric="auto"``. Its rates are not physical: transitions per force call are
+compared, not per time.
 
 The time step of a Metropolised method is the largest that is accepted at least in 0.9 of the proposals, found once per
 molecule and method on a ladder of 5% with trajectories of 10 steps (8 to 12, drawn evenly), and used by all chains.
@@ -22,7 +28,8 @@ middle of one of the two main wells of psi to the middle of the other; recrossin
 R-hat compares the variance between chains with that within them, for the worst cosine or sine of psi: above 1.1 the
 chains still know where they started, populations are not converged, and samples are independent within a basin at best.
 Populations that differ from those of Langevin dynamics by more than three standard errors, and by more than 0.03, are
-marked: fast sampling of another distribution is no gain.
+marked: fast sampling of another distribution is no gain. Speeds relative to Langevin dynamics are given per force
+evaluation and per second of CPU time. Helix content is the part of residues that are in alpha with both neighbours.
 
 Chains are kept in the folder: the same command goes on where it was stopped, and `--chains` adds more of them. Writes
 sampling_efficiency.json, .md and .png.
@@ -52,7 +59,6 @@ from peptidyn.core.progress import Progress
 from peptidyn.core.statistics import statistical_inefficiency
 from peptidyn.engine.systems import make_system
 
-T = 300.0
 HYDROGEN = 3.0
 """Da: mass of hydrogens where masses are repartitioned."""
 
@@ -84,28 +90,38 @@ class Molecule:
     trials: int
     platform: str
     properties: dict[str, str] = field(default_factory=dict)
+    temperature: float = 300.0
 
 
 @dataclass(frozen=True)
 class Method:
-    """What moves, how, and for how many force evaluations in a chain, by molecule. No `soft`: Langevin dynamics."""
+    """What moves, how, and for how many force evaluations in a chain, by molecule.
+
+    No `soft`: OpenMM's Langevin dynamics. With a `timestep` (ps): that of peptidyn, with a metric for this step.
+    """
 
     evaluations: dict[str, int]
     soft: str = ""
     hydrogen_mass: float | None = None
     cartesian: bool = False
     geometry: str = "helix"
+    timestep: float | None = None
 
 
 MOLECULES = {
     "capped alanine": Molecule("A", 6, 1500, "Reference"),
     "capped Ala10": Molecule("A" * 10, 4, 600, "CPU", {"Threads": "1"}),
+    "capped Ala10 at 450 K": Molecule("A" * 10, 4, 600, "CPU", {"Threads": "1"}, 450.0),
 }
 
 REFERENCE = "OpenMM LangevinMiddle, 4 fs, HMR"
 HARD, OPEN = "phi psi chi", "phi psi chi omega angles"
+LANGEVIN = {"capped alanine": 150_000, "capped Ala10 at 450 K": 200_000}
 METHODS = {
-    REFERENCE: Method({"capped alanine": 1_000_000, "capped Ala10": 60_000}),
+    REFERENCE: Method({"capped alanine": 600_000, "capped Ala10": 60_000, "capped Ala10 at 450 K": 500_000}),
+    "angles, Langevin 24 fs": Method(LANGEVIN, OPEN, timestep=0.024),
+    "heavy, Langevin 24 fs": Method(LANGEVIN, "heavy", timestep=0.024),
+    "flexible, Langevin 24 fs": Method(LANGEVIN, "all", timestep=0.024),
     "torsions": Method({"capped alanine": 150_000, "capped Ala10": 30_000}, HARD),
     "torsions, geometry of PPII": Method({"capped alanine": 150_000}, HARD, geometry="polyproline II"),
     "torsions + omega + angles": Method({"capped alanine": 200_000, "capped Ala10": 30_000}, OPEN),
@@ -177,15 +193,25 @@ def dihedrals(x: np.ndarray, atoms: np.ndarray) -> np.ndarray:
 # ---------------------------------------------------------------------------- chains
 
 
-def run_langevin(prepared: Prepared, start: np.ndarray, calls: int, seed: int) -> dict[str, Any]:
-    """Run LangevinMiddle at 4 fs with constrained bonds of hydrogens and repartitioned masses."""
-    system = constrained_system(prepared.topology, prepared.system, HYDROGEN)
-    integrator = openmm.LangevinMiddleIntegrator(T, 1.0, 0.004)
-    integrator.setRandomNumberSeed(seed + 1)
-    place = context(system, integrator, prepared.molecule.platform, prepared.molecule.properties)
-    place.setPositions(start)
-    place.applyConstraints(1e-6)
-    place.setVelocitiesToTemperature(T, seed + 1)
+def run_langevin(prepared: Prepared, method: Method, start: str, calls: int, seed: int) -> dict[str, Any]:
+    """Run Langevin dynamics: OpenMM's at 4 fs with constrained bonds of hydrogens and repartitioned masses, or ours."""
+    molecule = prepared.molecule
+    T = molecule.temperature
+    positions = prepared.start(method.geometry, start)
+    if method.soft:
+        tree = ptd.build_tree(prepared.structure(method.geometry), method.soft)
+        integrator: Any = ptd.TorsionLangevinIntegrator(tree, T, 1.0, method.timestep, seed=seed, metric="auto")
+        place = context(prepared.system, integrator, molecule.platform, molecule.properties)
+        place.setPositions(positions)
+        integrator.set_velocities_to_temperature(T)
+    else:
+        system = constrained_system(prepared.topology, prepared.system, HYDROGEN)
+        integrator = openmm.LangevinMiddleIntegrator(T, 1.0, 0.004)
+        integrator.setRandomNumberSeed(seed + 1)
+        place = context(system, integrator, molecule.platform, molecule.properties)
+        place.setPositions(positions)
+        place.applyConstraints(1e-6)
+        place.setVelocitiesToTemperature(T, seed + 1)
     integrator.step(int(DISCARD * calls))
     count = calls // STEPS
     angles = np.empty((count, *prepared.backbone.shape[:2]), dtype=np.float32)
@@ -203,7 +229,8 @@ def make_sampler(prepared: Prepared, method: Method, start: str, steps: list[flo
     if method.cartesian:
         moves.append(ptd.CartesianHMC(steps[1], STEPS, target=ACCEPTANCE))
     return ptd.GibbsSampler(
-        moves, ptd.build_tree(prepared.structure(method.geometry), method.soft), prepared.system, T,
+        moves, ptd.build_tree(prepared.structure(method.geometry), method.soft), prepared.system,
+        prepared.molecule.temperature,
         positions=prepared.start(method.geometry, start), hydrogen_mass=method.hydrogen_mass,
         platform=prepared.molecule.platform, properties=prepared.molecule.properties, seed=seed,
     )  # fmt: skip
@@ -283,6 +310,13 @@ def count_entries(phi: np.ndarray) -> int:
     return int(np.count_nonzero(np.diff(sides) > 0))
 
 
+def helix_content(angles: np.ndarray) -> float:
+    """Return the part of residues in alpha with both neighbours, of phi and psi (n, n_residues, 2); nan if too few."""
+    alpha = basin_of(angles[..., 0], angles[..., 1]) == 0
+    triples = alpha[:, :-2] & alpha[:, 1:-1] & alpha[:, 2:]
+    return float(triples.mean()) if triples.size else math.nan
+
+
 def r_hat(chains: list[np.ndarray]) -> float:
     """Return the potential scale reduction factor of Gelman and Rubin for chains (n,) of one quantity."""
     n = np.mean([len(chain) for chain in chains])
@@ -297,7 +331,7 @@ def judge(chains: list[dict[str, Any]], step: list[float]) -> dict[str, Any]:
     All but the population and the entries of the left-handed half are about frames with phi < 0, and evaluations are
     those spent there.
     """
-    speeds, populations, crossings, entries = [], [], [], 0
+    speeds, populations, crossings, entries, helix = [], [], [], 0, []
     series: list[list[np.ndarray]] = []
     for chain in chains:
         angles = chain["angles"].astype(np.float64)  # (n, pairs, 2)
@@ -313,6 +347,7 @@ def judge(chains: list[dict[str, Any]], step: list[float]) -> dict[str, Any]:
             basin = basin_of(phi, psi)
             people.append([(basin[right] == 0).mean(), (basin[right] == 1).mean(), 1.0 - right.mean()])
             columns += parts[1]
+        helix.append(helix_content(chain["angles"]))
         speeds.append(1e6 * np.mean(independent, axis=0))  # of phi, of psi
         crossings.append(1e6 * np.mean(crossed))
         populations.append(np.mean(people, axis=0))
@@ -328,6 +363,8 @@ def judge(chains: list[dict[str, Any]], step: list[float]) -> dict[str, Any]:
     report["independent_per_million"], report["independent_error"] = summary(speeds)
     (report["crossings_per_million"],), (report["crossings_error"],) = summary(crossings)
     report["populations"], report["population_errors"] = summary(populations)
+    if not np.isnan(helix).any():
+        (report["helix"],), (report["helix_error"],) = summary(helix)
     by_start = [slice(i, None, len(STARTS)) for i in range(len(STARTS))]
     report["independent_psi_by_start"] = [float(np.mean([v[1] for v in speeds[part]])) for part in by_start]
     report["alpha_by_start"] = [float(np.mean([p[0] for p in populations[part]])) for part in by_start]
@@ -354,6 +391,7 @@ def mark(outcome: dict[str, Any]) -> None:
             e, f = (np.array(m[f"{name}_error"], dtype=np.float64) for m in (one, right))
             with np.errstate(divide="ignore", invalid="ignore"):
                 one[f"{name}_relative"] = (a / b).tolist()
+                one[f"{name}_cpu_relative"] = (a / b * right["cpu_us_per_call"] / one["cpu_us_per_call"]).tolist()
                 one[f"{name}_relative_error"] = (
                     (a / b * np.hypot(e / a, f / b)).tolist() if one is not right else np.zeros_like(a).tolist()
                 )
@@ -395,36 +433,44 @@ class Folder:
         return chain
 
 
-def measure(folder: Folder, size: str, chains: int | None, molecule: str) -> dict[str, Any]:
-    """Run all methods on the molecules whose names hold `molecule`, two chains of each at a time.
+def measure(folder: Folder, size: str, chains: int | None, molecule: str, method: str = "") -> dict[str, Any]:
+    """Run methods whose names hold `method`, and the reference, on molecules whose names hold `molecule`.
+
+    Two chains of each run at a time.
 
     The report is written after each such round.
     """
-    report: dict[str, Any] = {"size": size, "temperature_K": T, "molecules": {}}
+    report: dict[str, Any] = {"size": size, "molecules": {}}
     for name, which in MOLECULES.items():
         if molecule in name:
             count = chains or max(2, int(SIZES[size][0] * which.chains))
-            for outcome in _rounds(folder, name, which, size, count):
+            for outcome in _rounds(folder, name, which, size, count, method):
                 report["molecules"][name] = outcome
                 harness.write(folder.path, "sampling_efficiency", report, tables(report), draw)
     return report
 
 
-def _rounds(folder: Folder, name: str, molecule: Molecule, size: str, chains: int) -> Iterator[dict[str, Any]]:
-    """Yield the outcome of all methods on a molecule after every round."""
+def _rounds(
+    folder: Folder, name: str, molecule: Molecule, size: str, chains: int, wanted: str
+) -> Iterator[dict[str, Any]]:
+    """Yield the outcome of the wanted methods on a molecule after every round."""
     prepared = prepare(molecule)
-    methods = {label: method for label, method in METHODS.items() if name in method.evaluations}
+    methods = {
+        label: method
+        for label, method in METHODS.items()
+        if name in method.evaluations and (wanted in label or label == REFERENCE)
+    }
     found: dict[str, list[dict[str, Any]]] = {label: [] for label in methods}
     steps: dict[str, list[float]] = {}
     with Progress(len(methods) * chains, name, "chains") as bar:
         for seed in range(0, chains, len(STARTS)):
             for label, method in methods.items():
-                key = {**asdict(method), "molecule": name, "temperature": T, "length": STEPS}
+                key = {**asdict(method), "molecule": name, "temperature": molecule.temperature, "length": STEPS}
                 del key["evaluations"]
                 trials = max(40, int(min(1.0, SIZES[size][1]) * molecule.trials))
                 if label not in steps:
-                    steps[label] = [0.004]
-                    if method.soft:
+                    steps[label] = [method.timestep or 0.004]
+                    if method.soft and method.timestep is None:
                         steps[label] = folder.steps(key, trials, lambda: find_steps(prepared, method, trials))  # noqa: B023
                 calls = int(SIZES[size][1] * method.evaluations[name])
                 while True:
@@ -439,7 +485,8 @@ def _rounds(folder: Folder, name: str, molecule: Molecule, size: str, chains: in
             outcome = {label: judge(found[label], steps[label]) for label in methods}
             mark(outcome)
             yield {
-                "chains": seed + len(STARTS), "platform": molecule.platform, "methods": outcome,
+                "chains": seed + len(STARTS), "temperature_K": molecule.temperature,
+                "platform": molecule.platform, "methods": outcome,
                 "calls_per_chain": {m: int(SIZES[size][1] * o.evaluations[name]) for m, o in methods.items()},
             }  # fmt: skip
 
@@ -452,12 +499,16 @@ def _run_pair(
     pair = []
     for i, start in enumerate(STARTS):
         run: Callable[[], dict[str, Any]]
-        if method.soft:
+        if method.soft and method.timestep is None:
             run = lambda: run_sampler(prepared, method, start, steps, calls, seed + i)  # noqa: B023, E731
         else:
-            run = lambda: run_langevin(prepared, prepared.start("helix", start), calls, seed + i)  # noqa: B023, E731
+            run = lambda: run_langevin(prepared, method, start, calls, seed + i)  # noqa: B023, E731
         settings = {**key, "steps": steps, "calls": calls, "start": start, "seed": seed + i}
-        pair.append(folder.chain(f"{prepared.molecule.sequence} {label} {seed + i}", settings, run))
+        pair.append(
+            folder.chain(
+                f"{prepared.molecule.sequence} {prepared.molecule.temperature:g} K {label} {seed + i}", settings, run
+            )
+        )
     return pair
 
 
@@ -484,6 +535,9 @@ def tables(report: Report) -> str:
                 _ratio(method, one["independent_relative"][1], one["independent_relative_error"][1]),
                 _round(one["crossings_per_million"], one["crossings_error"]),
                 _ratio(method, one["crossings_relative"], one["crossings_relative_error"]),
+                *(cell(v, 2) if math.isfinite(v) else "-" for v in (
+                    one["independent_cpu_relative"][1], one["crossings_cpu_relative"],
+                )),
             ])  # fmt: skip
             alpha, beta, left = (
                 f"{p:.3f} ± {e:.3f}" for p, e in zip(one["populations"], one["population_errors"], strict=True)
@@ -492,22 +546,28 @@ def tables(report: Report) -> str:
                 method, cell(molecule["calls_per_chain"][method], 0), cell(one["cpu_us_per_call"], 0), alpha, beta,
                 " / ".join(f"{v:.2f}" for v in one["alpha_by_start"]), cell(one["r_hat"], 2),
                 one["verdict"] if one["verdict"] in ("agrees", "reference") else f"**{one['verdict']}**", left,
-                one["left_entries"],
+                one["left_entries"], _round(one["helix"], one["helix_error"], 3) if "helix" in one else "-",
             ])  # fmt: skip
         parts += [
-            f"{name}, {molecule['chains']} chains, {molecule['platform']} platform:",
+            f"{name}, {molecule['temperature_K']:g} K, {molecule['chains']} chains, {molecule['platform']} platform:",
             table(SPEED_HEAD.split("; "), speed),
             table(PEOPLE_HEAD.split("; "), people),
         ]
     return "\n\n".join(parts)
 
 
-SPEED_HEAD = "method; step, fs; acceptance; φ; ψ; ψ by start; ψ, relative; crossings of ψ; crossings, relative"
-PEOPLE_HEAD = "method; evaluations in a chain; CPU µs each; α; β, PPII; α by start; R-hat; α and β; left; entries"
+SPEED_HEAD = (
+    "method; step, fs; acceptance; φ; ψ; ψ by start; ψ, relative; crossings of ψ; crossings, relative; "
+    "ψ per CPU s, relative; crossings per CPU s, relative"
+)
+PEOPLE_HEAD = (
+    "method; evaluations in a chain; CPU µs each; α; β, PPII; α by start; R-hat; α and β; left; entries; helix"
+)
 
 
-def _round(value: float, error: float) -> str:
-    digits = 0 if error >= 2 or not error else 1
+def _round(value: float, error: float, digits: int | None = None) -> str:
+    if digits is None:
+        digits = 0 if error >= 2 or not error else 1
     return f"{value:.{digits}f} ± {error:.{digits}f}"
 
 
@@ -537,7 +597,10 @@ def draw(report: Report, path: Path) -> None:
                 color=COLOURS[one["verdict"]], edgecolor="#1f4e79", hatch=HATCHES.get(one["verdict"]), ecolor="#c8781e",
             )  # fmt: skip
         left.set_yticks(y, methods, fontsize=8)
-        left.set(xlabel="independent samples of ψ per 10⁶ force evaluations", title=f"{name}, {T:.0f} K")
+        left.set(
+            xlabel="independent samples of ψ per 10⁶ force evaluations",
+            title=f"{name}, {molecule['temperature_K']:.0f} K",
+        )
         for k, (label, colour) in enumerate((("α", "#1f4e79"), ("β, PPII", "#c8781e"), ("left", "#5c8a5c"))):
             right.errorbar(
                 [v["populations"][k] for v in values], y + 0.15 * (1 - k),
@@ -558,6 +621,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     script = harness.parser(__file__, __doc__)
     script.set_defaults(folder=Path("efficiency"))
     script.add_argument("--molecule", default="", help="only the one whose name holds this")
+    script.add_argument("--method", default="", help="only those whose names hold this, and the reference")
     script.add_argument("--chains", type=harness.positive, help="chains of each method, an even number")
     size = script.add_mutually_exclusive_group()
     size.add_argument("--quick", dest="size", action="store_const", const="quick", default="default")
@@ -565,6 +629,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = script.parse_args(arguments)
     if not any(options.molecule in name for name in MOLECULES):
         script.error(f"--molecule is {options.molecule!r}, expected a part of: {', '.join(MOLECULES)}")
+    if not any(options.method in name for name in METHODS):
+        script.error(f"--method is {options.method!r}, expected a part of: {', '.join(METHODS)}")
     if options.chains is not None and options.chains % len(STARTS):
         script.error(f"--chains is {options.chains}, expected an even number")
     return harness.run(script, arguments, partial(measure, Folder(options.folder)), tables, draw)

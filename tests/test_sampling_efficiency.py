@@ -82,7 +82,8 @@ def test_judging_known_chains():
     assert one["r_hat"] < 1.05 < outcome["stuck"]["r_hat"]
     assert one["acceptance"] == [0.91] and outcome["wrong"]["left_entries"] == 0 < one["left_entries"]
     report = {"molecules": {"x": {
-        "chains": 8, "platform": "Reference", "methods": outcome, "calls_per_chain": dict.fromkeys(outcome, 40000),
+        "chains": 8, "temperature_K": 300.0, "platform": "Reference", "methods": outcome,
+        "calls_per_chain": dict.fromkeys(outcome, 40000),
     }}}  # fmt: skip
     text = script.tables(report)
     assert "**differs**" in text and "**not converged**" in text and "reference" in text
