@@ -14,11 +14,11 @@ import sys
 from pathlib import Path
 
 HERE = Path(__file__).parent
-ROUNDS = ("solvers", "fixman", "kernels", "peers", "dynamics", "cold_start")
+ROUNDS = ("solvers", "fixman", "kernels", "peers", "dynamics", "step_cost", "cold_start")
 """Those with --repeats."""
 
 OTHERS = ("memory",)
-LONG = ("time_steps", "backbone_barrier", "sampling_efficiency")
+LONG = ("time_steps", "kinetic_metric", "backbone_barrier", "sampling_efficiency")
 
 
 def main(arguments: list[str] | None = None) -> int:

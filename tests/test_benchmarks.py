@@ -17,19 +17,23 @@ import dynamics
 import fixman
 import harness
 import kernels
+import kinetic_metric
 import memory
 import peers
 import run_all
 import sampling_efficiency
 import solvers
+import step_cost
 import time_steps
 from engines import ForwardDynamics
 from harness import Timing, growth_exponent, interleave
 from molecules import constrained_system, context, polyalanine
 from peptidyn.cli import main
+from peptidyn.core.units import BOLTZMANN
 from peptidyn.engine.systems import make_system
 from peptidyn.io.peptides import build_peptide
 from peptidyn.metric.fixman_weights import fixman_weights
+from peptidyn.model.kinematics import BEND, STRETCH
 from peptidyn.solvers import protocol
 from peptidyn.solvers.articulated import ArticulatedSolver
 from peptidyn.solvers.dense import mass_matrix
@@ -38,7 +42,8 @@ from peptidyn.solvers.spatial_dynamics import ALGORITHMS
 from solvers import CHOLESKY, DENSE
 
 SCRIPTS = (
-    backbone_barrier, cold_start, dynamics, fixman, kernels, memory, peers, sampling_efficiency, solvers, time_steps,
+    backbone_barrier, cold_start, dynamics, fixman, kernels, kinetic_metric, memory, peers, sampling_efficiency,
+    solvers, step_cost, time_steps,
 )  # fmt: skip
 BENCHMARKS = Path(harness.__file__).parent
 ROOT = BENCHMARKS.parent
@@ -356,6 +361,53 @@ def test_sampling_efficiency(capsys, tmp_path, monkeypatch):
     assert len(list((tmp_path / "chains").iterdir())) == 4
 
 
+def test_kinetic_metric(capsys, tmp_path, monkeypatch):
+    monkeypatch.setattr(kinetic_metric, "WARM_UP", 0.08)
+    options = "--physical 1 --steps 16 --periods 12 --langevin 16 --proposals 5 --frames 20 --preset flexible"
+    report = run_script(
+        kinetic_metric, f"{ROOT / 'data' / 'ala1.pdb'} {options}", "json md png", capsys, tmp_path
+    )  # fmt: skip
+    assert [row["period"] for row in report["acceptance"]] == [None, 12.0]
+    reference, flexible = report["averages"]["rows"]
+    assert reference["V"][1] == reference["bond mean"][0] == 0.0 and reference["bond width"][0] == pytest.approx(1.0)
+    assert set(flexible["temperature"]) == {"all", "torsions", "phases", "angles", "bonds"}
+
+
+def test_configurational_temperature():
+    """Coordinates drawn from the exact distribution of one stiff bond length and angle give the temperature back."""
+    structure = build_peptide("A")
+    system = make_system(structure.topology, "vacuum")
+    molecule = kinetic_metric.Molecule(structure.topology, system, structure.positions)
+    tree, rng, kT = molecule.trees["flexible"], np.random.default_rng(1), 2.494
+    frames = kinetic_metric.Frames(molecule, tree)
+    k = np.where(tree.measure == STRETCH, 2e4, 60.0)  # soft enough for the Jacobians to matter
+    centre = tree.q_reference + 0.05 * rng.standard_normal(tree.n_coordinates) * (tree.measure != STRETCH)
+    q = centre + rng.standard_normal((60_000, tree.n_coordinates)) * np.sqrt(kT / k)
+    weight = np.where(tree.measure == STRETCH, q**2, np.where(tree.measure == BEND, np.maximum(np.sin(q), 0.0), 1.0))
+    for i in range(tree.n_coordinates):  # the density of each coordinate is J exp(-V/kT), by resampling
+        q[:, i] = rng.choice(q[:, i], len(q), p=weight[:, i] / weight[:, i].sum())
+    frames.q, frames.torque = list(q), list(-k * (q - centre))
+    for name, (value, error) in frames.temperatures().items():
+        assert error < 4.0, name
+        assert abs(value - kT / BOLTZMANN) < 5 * error, name
+
+
+def test_step_cost(capsys, tmp_path, monkeypatch):
+    for name, value in {"MOLECULES": {"capped alanine": 1}, "THREADS": (1,), "RESIDUES": (1, 2)}.items():
+        monkeypatch.setattr(step_cost, name, value)
+    monkeypatch.delenv("PEPTIDYN_STRUCTURES", raising=False)
+    kept = step_cost.motions.run_range
+    report = run_script(step_cost, "--repeats 1", "json md", capsys, tmp_path)
+    assert step_cost.motions.run_range is kept
+    one = report["molecules"]["capped alanine"]
+    assert one["coordinates"] == 60 and one["drift_per_coordinate"] > 0 and one["python"] > 0
+    growth = report["growth"]
+    assert growth["coordinates"] == {"Ala1": 60, "Ala2": 90}
+    assert growth["exponent"] == pytest.approx(
+        math.log(growth["seconds"]["Ala2"] / growth["seconds"]["Ala1"]) / math.log(1.5)
+    )
+
+
 def test_cold_start_report(monkeypatch):
     """Processes are not started here: the first imports, the second compiles, the quickest of the others counts."""
     wall = iter([0.01, 30.0, 3.0, 2.0, 2.5])
@@ -421,6 +473,9 @@ def test_run_all(capfd, tmp_path, monkeypatch):
         (peers, ["--sizes", "3000"], "32 n^3"),
         (time_steps, ["missing.pdb"], "missing.pdb"),
         (sampling_efficiency, ["--chains", "3"], "even"),
+        (sampling_efficiency, ["--method", "nothing"], "expected a part of"),
+        (kinetic_metric, ["--preset", "nothing"], "expected a part of"),
+        (kinetic_metric, ["--frames", "3"], "at least 20"),
     ],
 )
 def test_errors(capsys, tmp_path, monkeypatch, script, arguments, phrase):

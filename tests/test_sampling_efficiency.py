@@ -89,6 +89,22 @@ def test_judging_known_chains():
     assert "**differs**" in text and "**not converged**" in text and "reference" in text
 
 
+def test_langevin_with_a_metric_is_a_method(alanine):
+    """It counts its calls, has no proposals, and moves from the start it was given."""
+    method = script.METHODS["flexible, Langevin 24 fs"]
+    made = script.run_langevin(alanine, method, "polyproline II", 100, 1)
+    assert made["calls"] == 100 and made["angles"].shape == (10, 1, 2) and made["proposed"] == []
+    phi, psi = made["angles"][0, 0]
+    assert script.basin_of(phi, psi) == 1 and np.ptp(made["angles"][:, 0], axis=0).min() > 0.01
+
+
+def test_helix_content():
+    alpha, beta = np.deg2rad([-70.0, -40.0]), np.deg2rad([-70.0, 150.0])
+    angles = np.array([[alpha] * 4, [alpha, alpha, alpha, beta], [alpha, beta, alpha, alpha]])
+    assert script.helix_content(angles) == pytest.approx((2 + 1 + 0) / 6)
+    assert np.isnan(script.helix_content(angles[:, :2]))
+
+
 def test_chains_are_kept_with_their_settings(tmp_path):
     folder, made = script.Folder(tmp_path), []
 
