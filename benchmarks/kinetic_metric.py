@@ -8,11 +8,11 @@ Every preset is warmed up by Langevin dynamics first.
 
 acceptance  of GHMC with one step per proposal, friction 1/ps, over steps: without joint inertias (`physical`), and with
             those of `joint_inertia` for some numbers of steps per period
-averages    of Langevin dynamics with ``metric="auto"``, beside OpenMM's LangevinMiddle on the same flexible System at
-            1 fs: energies, bond lengths and backbone bond angles, and configurational temperatures. Means of bonds
-            and angles are differences averaged over all of them; widths are ratios of standard deviations. For `angles`
-            and `heavy` the bonds and angles that are hard lack their fluctuations, and energies differ by design; the
-            configurational temperature alone tells what the step does there
+averages    of Langevin dynamics with joint inertias as by ``metric="auto"``, beside OpenMM's LangevinMiddle on the same
+            flexible System at 1 fs: energies, bond lengths and backbone bond angles, and configurational temperatures.
+            Means of bonds and angles are differences averaged over all of them; widths are ratios of standard
+            deviations. For `angles` and `heavy` the bonds and angles that are hard lack their fluctuations, and
+            energies differ by design; the configurational temperature alone tells what the step does there
 
 Configurational temperature: with x any function of a soft coordinate q, and the density J exp(-V/kT),
 
@@ -44,6 +44,7 @@ from molecules import context, relax
 from peptidyn.core.errors import StepError
 from peptidyn.core.progress import Progress
 from peptidyn.core.units import BOLTZMANN
+from peptidyn.engine.kinetic_metric import LANGEVIN_STEPS
 from peptidyn.engine.systems import make_system
 
 T, FRICTION = 300.0, 1.0
@@ -234,12 +235,14 @@ def cartesian_frames(molecule: Molecule, count: int) -> Frames:
 
 
 def preset_frames(
-    molecule: Molecule, preset: str, start: tuple[ptd.State, np.ndarray], step: float, count: int
+    molecule: Molecule, preset: str, start: tuple[ptd.State, np.ndarray], step: float, period: float, count: int
 ) -> Frames:
-    """Run Langevin dynamics of a preset at a step (ps) with the metric that follows from it."""
-    integrator = ptd.TorsionLangevinIntegrator(molecule.trees[preset], T, FRICTION, step, seed=SEED, metric="auto")
+    """Run Langevin dynamics of a preset at a step (ps) with the metric that follows from it, and from the period."""
+    tree = molecule.trees[preset]
+    metric = ptd.joint_inertia(tree, molecule.system, step, steps_per_period=period, temperature=T)
+    integrator = ptd.TorsionLangevinIntegrator(tree, T, FRICTION, step, seed=SEED, metric=metric)
     molecule.start(integrator, start).step(round(0.25 * WARM_UP / step))
-    frames = Frames(molecule, molecule.trees[preset])
+    frames = Frames(molecule, tree)
     between = max(1, int(APART / step + 1e-9))
     _collect(
         frames, count, lambda: integrator.step(between), lambda: frames.add(integrator.kept, integrator.mover.state)
@@ -281,7 +284,7 @@ def compare(found: dict[str, Any], reference: dict[str, Any]) -> dict[str, Any]:
 
 
 def averages(
-    molecule: Molecule, presets: Sequence[str], steps: Sequence[float], frames: int, bar: Progress
+    molecule: Molecule, presets: Sequence[str], steps: Sequence[float], period: float, frames: int, bar: Progress
 ) -> dict[str, Any]:
     """Return what Langevin dynamics of the presets averages over steps (fs), beside the Cartesian run."""
     reference = cartesian_frames(molecule, frames).summary()
@@ -291,7 +294,9 @@ def averages(
         start = molecule.warm(preset)
         for step in steps:
             try:
-                found = compare(preset_frames(molecule, preset, start, 1e-3 * step, frames).summary(), reference)
+                found = compare(
+                    preset_frames(molecule, preset, start, 1e-3 * step, period, frames).summary(), reference
+                )
             except StepError as stop:
                 found = {"stopped": str(stop)}
             rows.append({"run": preset, "step": step, **found})
@@ -304,7 +309,7 @@ def averages(
 
 def measure(
     file: str | None, preset: str, part: str, physical: Sequence[float], steps: Sequence[float],
-    periods: Sequence[float], langevin: Sequence[float], proposals: int, frames: int,
+    periods: Sequence[float], langevin: Sequence[float], langevin_period: float, proposals: int, frames: int,
 ) -> dict[str, Any]:  # fmt: skip
     """Measure acceptance rates, averages, or both, of the presets whose names hold `preset`."""
     molecule = prepare(file)
@@ -321,7 +326,7 @@ def measure(
                 report["acceptance"] += acceptances(molecule, name, physical, steps, periods, proposals)
                 bar.advance(1)
         if part != "acceptance":
-            report["averages"] = averages(molecule, presets, langevin, frames, bar)
+            report["averages"] = averages(molecule, presets, langevin, langevin_period, frames, bar)
     return report
 
 
@@ -424,6 +429,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         script.add_argument(
             f"--{name}", type=_numbers, default=default, metavar="N,N,...", help=f"{what} (default: {usual})"
         )
+    script.add_argument(
+        "--langevin-period", type=float, default=LANGEVIN_STEPS, metavar="N",
+        help=f"steps per period in Langevin dynamics (default: {LANGEVIN_STEPS:g}, as metric='auto')",
+    )  # fmt: skip
     script.add_argument("--proposals", type=harness.positive, default=2000, help="for every rate (default: 2000)")
     script.add_argument("--frames", type=harness.positive, default=2000, help="of every run (default: 2000)")
     options = script.parse_args(arguments)
