@@ -265,7 +265,7 @@ def compare(found: dict[str, Any], reference: dict[str, Any]) -> dict[str, Any]:
 
     for name in ("V", "V of bonds", "V of angles"):
         a, b = found[name], reference[name]
-        row[name] = (float(a.mean()), float(a.mean() - b.mean()), error(a, b))
+        row[name] = (float(a.mean()), float(a.mean() - b.mean()), error(a, b), error(a))
     for name in ("bond", "backbone angle"):
         a, b = found[f"{name} mean"], reference[f"{name} mean"]
         scale = b.mean(axis=0)
@@ -365,9 +365,9 @@ def _average_tables(report: Report) -> list[str]:
             stops.append(f"{row['run']} at {row['step']:g} fs: {row['stopped']}")
             continue
         whole, *parts = (row[name] for name in ("V", "V of bonds", "V of angles"))
-        percent = [f"{100 * difference / abs(value - difference):+.2f}" for value, difference, _ in (whole, *parts)]
-        energies.append([*label, f"{whole[0]:.1f}", *(
-            f"{d:+.1f} ± {e:.1f} ({p}%)" for (_, d, e), p in zip((whole, *parts), percent, strict=True)
+        percent = [f"{100 * difference / abs(value - difference):+.2f}" for value, difference, *_ in (whole, *parts)]
+        energies.append([*label, f"{whole[0]:.1f} ± {whole[3]:.1f}", *(
+            f"{d:+.1f} ± {e:.1f} ({p}%)" for (_, d, e, _), p in zip((whole, *parts), percent, strict=True)
         )])  # fmt: skip
         shapes.append(label + [
             f"{100 * v:+.3f} ± {100 * e:.3f}" if name.endswith("mean") else f"{v:.3f} ± {e:.3f}"
