@@ -7,7 +7,8 @@ T = `steps_per_period` time steps:
     a_i = k_i / w^2 * sum over j of |k_ij| / sqrt(k_i k_j),      w = 2 pi / T .
 
 The sum, 1 without couplings, bounds the frequency of every coupled motion by w (Gershgorin). Torsions that are slow
-enough by the masses they turn get none, which are phi, psi and chi at all usual steps.
+enough by the masses they turn get none, which are phi, psi and chi at all usual steps; light rotors, such as methyls,
+that would turn far in one step are slowed down to a fixed angle per step.
 """
 
 from __future__ import annotations
@@ -40,8 +41,9 @@ def metropolis_steps(tree: TreeModel) -> float:
 WATER_STEP = 0.006
 """Longest step (ps) with waters: they turn as a whole, and nothing slows that down."""
 
-LARGEST_TURN = 0.7
-"""A torsion that would turn farther than this (rad) in one step at thermal speed is too fast for the step."""
+THERMAL_TURN, LARGEST_TURN = 0.2, 0.7
+"""Torsions that would turn farther than the first (rad) per step at thermal speed are slowed down to it, as light
+rotors are at large steps; the step is refused if one would turn farther than the second."""
 
 COLUMNS = 256
 """Right-hand sides that are solved at a time."""
@@ -86,16 +88,16 @@ def joint_inertia(
     coupled = np.asarray((abs(stiffness) / scale[None, :]).sum(axis=1)).ravel() * scale
     inertia = coupled * (steps_per_period * h / (2.0 * np.pi)) ** 2
     rotors = tree.torsion_index
-    inertia[rotors] = np.maximum(inertia[rotors], 0.0)
     own = effective_inertia(tree.with_joint_inertia(np.where(np.isin(np.arange(len(k)), rotors), 0.0, inertia)), rotors)
-    inertia[rotors] = np.where(inertia[rotors] > own, inertia[rotors], 0.0)
-    turn = h * np.sqrt(kT / (own + inertia[rotors]))
+    turn = h * np.sqrt(kT / own)
     if len(turn) and turn.max() > LARGEST_TURN:
         raise ArgumentError(
             f"a time step of {1e3 * h:g} fs is too large: {tree.torsions[int(turn.argmax())]} would turn "
-            f"{np.rad2deg(turn.max()):.0f} degrees per step at thermal speed, and no bonded term asks for inertia "
-            f"there; try {1e3 * h * 0.5 * LARGEST_TURN / turn.max():.0f} fs, or give the inertias yourself"
+            f"{np.rad2deg(turn.max()):.0f} degrees per step at thermal speed; try "
+            f"{1e3 * h * 0.5 * LARGEST_TURN / turn.max():.0f} fs, or give the inertias yourself"
         )
+    light = np.maximum(kT * (h / THERMAL_TURN) ** 2 - own, 0.0)
+    inertia[rotors] = np.maximum(np.where(inertia[rotors] > own, inertia[rotors], 0.0), light)
     return inertia
 
 

@@ -149,14 +149,12 @@ class ReplicaExchange:
             tree, openmm.XmlSerializer.serialize(system), tuple(chosen), mass, platform, dict(properties or {})
         )
         self.backend = make_backend(backend, workers)
-        n = len(self.temperatures)
+        n, self._seed = len(self.temperatures), seed
         seeds = np.random.SeedSequence(seed).spawn(n + 1)
-        self._seed = seed
         self._rng = np.random.default_rng(seeds[n])
         self.levels = np.arange(n)
         self.steps = np.tile([move.step for move in chosen], (n, 1))
-        self.attempted = np.zeros(n - 1, dtype=np.int64)
-        self.accepted = np.zeros(n - 1, dtype=np.int64)
+        self.attempted, self.accepted = np.zeros((2, n - 1), dtype=np.int64)
         self.move_counts = np.zeros((n, len(chosen), 3), dtype=np.int64)
         self.frames = 0
         self.tuned = False
