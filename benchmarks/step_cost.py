@@ -38,7 +38,7 @@ from peptidyn.kernels import motions
 
 T, FRICTION, TIMESTEP = 300.0, 1.0, 0.024
 PEER_STEP, HYDROGEN = 0.004, 3.0
-STEPS = 20
+STEPS = 10
 """Time steps per call."""
 
 MOLECULES = {"capped alanine": 1, "capped Ala10": 10}
@@ -66,7 +66,7 @@ class Peptide:
         integrator.kept = context(self.system, integrator, "CPU", {"Threads": str(threads)})
         integrator.kept.setPositions(self.positions)
         integrator.set_velocities_to_temperature(T)
-        integrator.step(200)
+        integrator.step(400)
         return integrator
 
     def peer(self, threads: int) -> Any:
@@ -77,7 +77,7 @@ class Peptide:
         integrator.kept = context(system, integrator, "CPU", {"Threads": str(threads)})
         integrator.kept.setPositions(self.positions)
         integrator.kept.setVelocitiesToTemperature(T, 1)
-        integrator.step(200)
+        integrator.step(400)
         return integrator
 
     def force_call(self, threads: int) -> Task:
@@ -133,38 +133,50 @@ def bare_step(tree: ptd.TreeModel) -> tuple[Task, Mover]:
 
 
 class _Stopwatch:
-    """Adds up the seconds spent in the functions that it was put around."""
+    """Notes when the functions that it was put around begin and end."""
 
     def __init__(self) -> None:
-        self.seconds = 0.0
+        self.marks: list[float] = []
 
     def around(self, function: Callable[..., Any]) -> Callable[..., Any]:
         def timed(*arguments: Any, **keywords: Any) -> Any:
-            begin = time.perf_counter()
+            self.marks.append(time.perf_counter())
             try:
                 return function(*arguments, **keywords)
             finally:
-                self.seconds += time.perf_counter() - begin
+                self.marks.append(time.perf_counter())
 
         return timed
 
+    def gaps(self, task: Task) -> np.ndarray:
+        """Return the seconds between one of the functions and the next, while a task runs."""
+        self.marks.clear()
+        task()
+        return np.diff(self.marks)[1::2]
+
 
 def python_seconds(integrator: Any, calls: int) -> float:
-    """Return the least seconds per step outside compiled moves and outside the Context, over some calls."""
+    """Return seconds per step outside compiled moves and outside the Context.
+
+    A step calls the same functions in the same order. The median over steps of every gap between two of them counts, so
+    other processes do not disturb; what step() does before its first and after its last step is left out.
+    """
     watch, place, kept = _Stopwatch(), integrator.kept, motions.run_range
     usual = place.setPositions, place.getState
     motions.run_range = watch.around(kept)
     place.setPositions, place.getState = (watch.around(function) for function in usual)
-    found = []
     try:
-        for _ in range(calls):
-            watch.seconds, begin = 0.0, time.perf_counter()
-            integrator.step(STEPS)
-            found.append((time.perf_counter() - begin - watch.seconds) / STEPS)
+        once, twice = (len(watch.gaps(lambda n=n: integrator.step(n))) for n in (STEPS, 2 * STEPS))
+        cycle = (twice - once) // STEPS
+        middle = slice((once - STEPS * cycle) // 2 + cycle, None)
+        taken = [
+            watch.gaps(lambda: integrator.step(2 * STEPS))[middle][: STEPS * cycle].reshape(STEPS, cycle)
+            for _ in range(calls)
+        ]
     finally:
         motions.run_range = kept
         place.setPositions, place.getState = usual
-    return min(found)
+    return float(np.median(np.concatenate(taken), axis=0).sum())
 
 
 # ---------------------------------------------------------------------------- measuring
@@ -192,7 +204,7 @@ def measure_peptide(residues: int, repeats: int) -> dict[str, Any]:
     return {
         "coordinates": peptide.tree.n_coordinates,
         "drift_per_coordinate": found["drifts", 0].cpu / peptide.tree.n_coordinates,
-        "python": python_seconds(fresh, 20 * repeats),
+        "python": python_seconds(fresh, 5 * repeats),
         "steps": steps,
     }
 
@@ -230,7 +242,7 @@ def measure_growth(repeats: int) -> dict[str, Any]:
     }
 
 
-def measure(repeats: int = 30) -> dict[str, Any]:
+def measure(repeats: int = 60) -> dict[str, Any]:
     """Time everything; see the top of this file."""
     found = {name: measure_peptide(residues, repeats) for name, residues in MOLECULES.items()}
     return {"molecules": found, "growth": measure_growth(repeats)}
@@ -269,7 +281,7 @@ def tables(report: Report) -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    return harness.run(harness.parser(__file__, __doc__, repeats=30), arguments, measure, tables)
+    return harness.run(harness.parser(__file__, __doc__, repeats=60), arguments, measure, tables)
 
 
 if __name__ == "__main__":
