@@ -46,9 +46,10 @@ from peptidyn.core.progress import Progress
 from peptidyn.core.units import BOLTZMANN
 from peptidyn.engine.kinetic_metric import LANGEVIN_STEPS
 from peptidyn.engine.systems import make_system
+from peptidyn.runs.presets import PRESETS as ALL_PRESETS
 
 T, FRICTION = 300.0, 1.0
-PRESETS = {"angles": "phi psi chi omega angles", "heavy": "heavy", "flexible": "all"}
+PRESETS = {name: ALL_PRESETS[name].soft for name in ("angles", "heavy", "flexible")}
 PHYSICAL = "physical"
 WARM_UP, WARM_STEP = 20.0, 0.008
 """ps of warm-up, and its step (ps)."""
