@@ -34,6 +34,18 @@ def test_inspect_text(capsys):
         assert phrase in out
 
 
+def test_inspect_and_fixman_take_all_words_of_soft(capsys):
+    status, out, _ = run(capsys, "inspect", DATA / "ala3.pdb", "--soft", "phi psi chi; all in resid 2")
+    assert status == 0
+    for phrase in ("soft phases", "soft bond angles", "soft bond lengths"):
+        assert phrase in out
+    status, out, _ = run(capsys, "inspect", DATA / "ala3.pdb", "--json", "--soft", "all")
+    assert json.loads(out)["degrees_of_freedom"]["total"] == 3 * 42
+    for soft in ("heavy", "all"):
+        status, out, _ = run(capsys, "fixman", "--map", DATA / "ala1.pdb", "--residue", "2", "--soft", soft)
+        assert status == 0 and "U_F spans" in out
+
+
 def test_inspect_json(capsys):
     status, out, _ = run(capsys, "inspect", DATA / "ala3.pdb", "--json", "--frames", "--soft", "phi psi angles")
     report = json.loads(out)

@@ -142,3 +142,11 @@ def test_the_energy_that_dynamics_with_joint_inertias_conserves():
     total, kinetic, fixman = np.array(parts).T
     assert np.ptp(total) < 2.0
     assert np.ptp(kinetic) > 10.0 and np.ptp(fixman) > 0.1
+
+
+def test_rotors_of_hydrogens_are_slowed_for_contacts():
+    """Their bonded terms ask for less; phi and psi turn masses enough and get nothing."""
+    _, _, tree, inertia = flexible_alanine(0.024)
+    by_kind = {kind: inertia[[c.kind == kind for c in tree.coordinates]] for kind in ("methyl", "phi", "psi")}
+    assert by_kind["methyl"] == pytest.approx(500.0 * (8 * 0.024 / (2 * np.pi)) ** 2)
+    assert not by_kind["phi"].any() and not by_kind["psi"].any()

@@ -8,7 +8,8 @@ T = `steps_per_period` time steps:
 
 The sum, 1 without couplings, bounds the frequency of every coupled motion by w (Gershgorin). Torsions that are slow
 enough by the masses they turn get none, which are phi, psi and chi at all usual steps; light rotors, such as methyls,
-that would turn far in one step are slowed down to a fixed angle per step.
+that would turn far in one step are slowed down to a fixed angle per step. Rotors of hydrogens are slowed for the
+contacts of their atoms too, which no bonded term knows.
 """
 
 from __future__ import annotations
@@ -44,6 +45,10 @@ WATER_STEP = 0.006
 THERMAL_TURN, LARGEST_TURN = 0.2, 0.7
 """Torsions that would turn farther than the first (rad) per step at thermal speed are slowed down to it, as light
 rotors are at large steps; the step is refused if one would turn farther than the second."""
+
+HYDROGEN_ROTORS, CONTACT = ("methyl", "polar"), 500.0
+"""Rotors that carry hydrogens only, and the curvature (kJ/mol/rad^2) they are slowed for at least. Where atoms are
+packed, contacts are stiffer than the bonded terms of such a rotor: it gains speed in collisions, and steps fail."""
 
 COLUMNS = 256
 """Right-hand sides that are solved at a time."""
@@ -88,6 +93,8 @@ def joint_inertia(
     coupled = np.asarray((abs(stiffness) / scale[None, :]).sum(axis=1)).ravel() * scale
     inertia = coupled * (steps_per_period * h / (2.0 * np.pi)) ** 2
     rotors = tree.torsion_index
+    hydrogens = [i for i in rotors.tolist() if tree.coordinates[i].kind in HYDROGEN_ROTORS]
+    inertia[hydrogens] = np.maximum(inertia[hydrogens], CONTACT * (steps_per_period * h / (2.0 * np.pi)) ** 2)
     own = effective_inertia(tree.with_joint_inertia(np.where(np.isin(np.arange(len(k)), rotors), 0.0, inertia)), rotors)
     turn = h * np.sqrt(kT / own)
     if len(turn) and turn.max() > LARGEST_TURN:
