@@ -60,6 +60,8 @@ class PinocchioTree:
             self.blocks.append((int(tree.dof[l]), theirs, pose.rotation if tree.joint[l] == FREE else None))
             if tree.joint[l] == POINT:
                 self.blocks += [(int(tree.dof[l]) + i, theirs + i, None) for i in (1, 2)]
+            if tree.coordinate[l] >= 0:
+                self.model.armature[theirs] = tree.joint_inertia[tree.coordinate[l]]
         self.model.gravity.linear[:] = 0.0
         self.data = self.model.createData()
         self.q = np.array(q)

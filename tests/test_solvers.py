@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from pinocchio_oracle import PinocchioTree
-from random_trees import beads, random_state, random_tree
+from random_trees import beads, random_state, random_tree, with_random_inertia
 from real_structures import DATA, all_paths, load
 
 from peptidyn.core.errors import ArgumentError, SolverError, UnsupportedError
@@ -27,6 +27,7 @@ from peptidyn.solvers.dynamics import bias_forces, inverse_dynamics
 from peptidyn.solvers.protocol import Factor, get_solver, list_solvers
 
 FAST = [name for name in list_solvers() if name != "dense"]
+EVERY = [*list_solvers(), *(f"spatial-operator:fd{k}" for k in (1, 2, 3, 4))]
 BENDS = "phi psi chi omega methyl angles"
 
 
@@ -96,9 +97,39 @@ def check_solver(solver, case: Case):
     assert scaled_error(M, back, case.a) < 100 * allowed
 
 
+def check_refusal(solver, case: Case, match: str):
+    """Every public call must refuse the tree, with one sentence that names the solvers that take it."""
+    tree, state = case.tree, case.state
+    for call in (
+        lambda: solver.solve(tree, state, case.b),
+        lambda: solver.log_det(tree, state),
+        lambda: solver.accelerations(tree, state, case.v, case.tau),
+        lambda: solver.factor(tree, state),
+    ):
+        with pytest.raises(UnsupportedError, match=match):
+            call()
+
+
+def check_solver_or_refusal(solver, case: Case, points: bool):
+    """Compare with the definition of M; a solver that says it cannot must refuse the tree, and name those that can.
+
+    `points`: whether some bodies are points or lines, so that their inertia cannot be inverted.
+    """
+    if case.tree.joint_inertia.any() and not solver.takes_joint_inertia:
+        check_refusal(
+            solver, case, "no joint inertias.*; these have: dense, articulated, spatial-operator, udu, virtual"
+        )
+    elif solver.inverts_bodies and points:
+        check_refusal(
+            solver, case, r"no answer at the .*\(chain A\).*; these have: dense, articulated, spatial-oper.*udu$"
+        )
+    else:
+        check_solver(solver, case)
+
+
 @cache
-def random_case(kind: str, n: int, base: str, seed: int) -> Case:
-    return make_case(random_tree(kind, n, seed=seed, base=base), seed)
+def random_case(kind: str, n: int, base: str, seed: int, soft: str = "rotor", inertia: bool = False) -> Case:
+    return make_case(random_tree(kind, n, seed=seed, base=base, soft=soft, inertia=inertia), seed)
 
 
 @lru_cache(maxsize=2)
@@ -122,6 +153,30 @@ SIZES = [
 def test_random_trees(name, kind, n, base):
     for seed in range(1 if n > 100 else 3):
         check_solver(get_solver(name), random_case(kind, n, base, seed))
+
+
+@pytest.mark.parametrize("base", ["free", "fixed"])
+@pytest.mark.parametrize(
+    ("kind", "n"), [("serial", 40), ("branched", 20), ("branched", 100), ("star", 30), ("forest", 60)]
+)
+@pytest.mark.parametrize(
+    ("soft", "inertia"), [("rotor", True), ("heavy", False), ("heavy", True), ("all", False), ("all", True)]
+)
+@pytest.mark.parametrize("name", EVERY)
+def test_every_coordinate_soft_and_joint_inertia(name, soft, inertia, kind, n, base):
+    check_solver_or_refusal(get_solver(name), random_case(kind, n, base, 1, soft, inertia), points=soft != "rotor")
+
+
+@cache
+def peptide_case(soft: str) -> Case:
+    rng = np.random.default_rng(4)
+    return make_case(with_random_inertia(build_tree(load(DATA / "ala10-helix.pdb"), soft), rng))
+
+
+@pytest.mark.parametrize("soft", [BENDS, "heavy", "all"])
+@pytest.mark.parametrize("name", EVERY)
+def test_joint_inertia_of_a_peptide(name, soft):
+    check_solver_or_refusal(get_solver(name), peptide_case(soft), points=soft != BENDS)
 
 
 # the solver varies fastest, so that each structure's dense answers are computed once
@@ -162,6 +217,26 @@ def test_solvated_system(name):
 @pytest.mark.parametrize(("kind", "n"), [("serial", 103), ("branched", 150), ("star", 60), ("forest", 90)])
 def test_pinocchio(name, kind, n, base):
     tree = random_tree(kind, n, seed=5, base=base)
+    rng = np.random.default_rng(6)
+    state = random_state(tree, rng)
+    oracle = PinocchioTree(tree, state)
+    M = oracle.mass_matrix()
+    assert np.abs(M - mass_matrix(tree, state)).max() < 1e-9 * np.abs(M).max()
+    b, v, tau = rng.normal(size=(3, tree.n_dof))
+    assert scaled_error(M, get_solver(name).solve(tree, state, b), oracle.solve(b)) < 1e-9
+    found = get_solver(name).accelerations(tree, state, v, tau)
+    assert scaled_error(M, found, oracle.accelerations(v, tau)) < 1e-9
+
+
+INERTIAL = [name for name in EVERY if get_solver(name).takes_joint_inertia]
+
+
+@pytest.mark.parametrize(
+    ("name", "soft"),
+    [(name, soft) for name in INERTIAL for soft in ("rotor", "all") if soft == "rotor" or name != "virtual-work"],
+)
+def test_pinocchio_with_joint_inertia(name, soft):
+    tree = random_tree("branched", 60, seed=5, soft=soft, inertia=True)
     rng = np.random.default_rng(6)
     state = random_state(tree, rng)
     oracle = PinocchioTree(tree, state)
@@ -364,7 +439,7 @@ class ForgetsSiblings(DenseSolver):
 
     name = "forgets-siblings"
 
-    def factor(self, tree, state):
+    def _factor(self, tree, state):
         M = mass_matrix(tree, state)
         M[:3, 3:6] = M[3:6, :3] = 0.0
         return _BrokenFactor(M)
@@ -376,7 +451,7 @@ class ForgetsVelocities(DenseSolver):
     name = "forgets-velocities"
 
     def _accelerations(self, tree, state, v, tau):
-        return self.factor(tree, state).solve(tau[:, None])[:, 0]
+        return self._factor(tree, state).solve(tau[:, None])[:, 0]
 
 
 class WeldsTheBase(DenseSolver):
@@ -384,7 +459,7 @@ class WeldsTheBase(DenseSolver):
 
     name = "welds-the-base"
 
-    def factor(self, tree, state):
+    def _factor(self, tree, state):
         M = mass_matrix(tree, state)
         factor = _BrokenFactor(M)
         soft = np.ix_(tree.coordinate_dof, tree.coordinate_dof)
@@ -392,9 +467,18 @@ class WeldsTheBase(DenseSolver):
         return factor
 
 
-@pytest.mark.parametrize("broken", [ForgetsSiblings, ForgetsVelocities, WeldsTheBase])
+class ForgetsJointInertia(DenseSolver):
+    """Says that it takes joint inertias and leaves them out."""
+
+    name = "forgets-joint-inertia"
+
+    def _factor(self, tree, state):
+        return super()._factor(tree.with_joint_inertia(np.zeros(tree.n_coordinates)), state)
+
+
+@pytest.mark.parametrize("broken", [ForgetsSiblings, ForgetsVelocities, WeldsTheBase, ForgetsJointInertia])
 def test_broken_solvers_are_caught(broken):
-    case = make_case(random_tree("branched", 20, seed=0))
+    case = make_case(random_tree("branched", 20, seed=0, inertia=True))
     check_solver(get_solver("udu"), case)
     with pytest.raises(AssertionError):
         check_solver(broken(), case)

@@ -55,6 +55,9 @@ SMALL = {
     "sliding and massless, welded": lambda: random_bodies([FIXED], 9, seed=4),
     "sliding and massless, free": lambda: random_bodies([FREE], 9, seed=5),
     "every base": lambda: random_bodies([FREE, POINT, FIXED, FREE], 6, seed=6),
+    "joint inertia": lambda: random_tree("branched", 12, seed=7, inertia=True),
+    "all soft, joint inertia": lambda: random_tree("branched", 8, seed=8, soft="all", inertia=True),
+    "all soft, joint inertia, welded": lambda: random_tree("star", 14, seed=9, base="fixed", soft="all", inertia=True),
 }
 LARGE = {
     "serial, 300": lambda: random_tree("serial", 300, seed=1),
@@ -68,6 +71,8 @@ LARGE = {
     "peptide with bends": lambda: build_tree(build_peptide(ALL_TWENTY), BENDS),
     "peptide with bends, welded": lambda: build_tree(build_peptide(ALL_TWENTY), BENDS, base="fixed"),
     "bodies": lambda: random_bodies([FIXED, FREE, POINT], 60, seed=8),
+    "all soft, 100": lambda: random_tree("branched", 100, seed=9, soft="all"),
+    "all soft, 100, joint inertia": lambda: random_tree("branched", 100, seed=9, soft="all", inertia=True),
 }
 
 
@@ -117,6 +122,8 @@ class Operators:
             }[int(tree.joint[l])]
             self.H[tree.dof[l] : tree.dof[l] + len(rows), 6 * l : 6 * l + 6] = rows
         self.I, self.I6 = np.eye(tree.n_dof), np.eye(6 * self.n)
+        self.joints = np.zeros((tree.n_dof, tree.n_dof))
+        self.joints[tree.coordinate_dof, tree.coordinate_dof] = tree.joint_inertia
 
     @staticmethod
     def _inertia(links, l):
@@ -151,13 +158,13 @@ class Operators:
 
     @cached_property
     def _riccati(self):
-        """P and D by (4.4)-(4.6), from the tips, with sums over children."""
+        """P and D by (4.4)-(4.6), from the tips, with sums over children; D holds the joint inertias."""
         P = [self.M[6 * l : 6 * l + 6, 6 * l : 6 * l + 6].copy() for l in range(self.n)]
         D = np.zeros((self.tree.n_dof, self.tree.n_dof))
         for l in range(self.n - 1, -1, -1):
             rows = slice(self.tree.dof[l], self.tree.dof[l + 1] if l + 1 < self.n else self.tree.n_dof)
             H = self.H[rows, 6 * l : 6 * l + 6]
-            D[rows, rows] = H @ P[l] @ H.T
+            D[rows, rows] = H @ P[l] @ H.T + self.joints[rows, rows]
             up = self.tree.parent[l]
             if up >= 0:
                 phi = shift(self.p[l] - self.p[up])
@@ -234,9 +241,10 @@ class Operators:
         return V, a, b
 
 
+# (a.47) is that of the paper, H G = 1, plus what joint inertias change in it
 IDENTITIES = {
     "3.20": lambda o: (
-        o.H @ o.phi @ o.M @ o.phi.T @ o.H.T,
+        o.H @ o.phi @ o.M @ o.phi.T @ o.H.T + o.joints,
         (o.I + o.H @ o.Phi @ o.L) @ o.D @ (o.I + o.H @ o.Phi @ o.L).T,
     ),
     "4.14": lambda o: ((o.I + o.H @ o.Phi @ o.L) @ (o.I - o.H @ o.Psi @ o.L), o.I),
@@ -262,7 +270,10 @@ IDENTITIES = {
     "a.42": lambda o: (o.Phi @ o.L, (o.I6 + o.Phi @ o.L @ o.H) @ o.Psi @ o.L),
     "a.43": lambda o: (o.Psi @ o.L @ o.H @ o.Phi @ o.L, o.Phi @ o.L @ o.H @ o.Psi @ o.L),
     "a.46": lambda o: (o.psi @ o.M @ o.phi.T, o.P + o.psi_strict @ o.P + o.P @ o.phi_strict.T),
-    "a.47": lambda o: (o.psi @ o.M @ o.psi.T, o.P + o.psi_strict @ o.P + o.P @ o.psi_strict.T),
+    "a.47": lambda o: (
+        o.psi @ o.M @ o.psi.T + o.Psi @ o.L @ o.joints @ o.L.T @ o.Psi.T,
+        o.P + o.psi_strict @ o.P + o.P @ o.psi_strict.T,
+    ),
     "a.48": lambda o: (
         o.phi @ o.M @ o.phi.T,
         o.P + o.phi_strict @ o.P + o.P @ o.phi_strict.T + o.phi_strict @ o.G @ o.D @ o.G.T @ o.phi_strict.T,
@@ -287,7 +298,7 @@ def test_operator_mass_matrix_is_the_mass_matrix(small):
     state = pose(small, np.random.default_rng(1))
     o = Operators(small, state)
     M = mass_matrix(small, state)
-    assert relative(o.H @ o.phi @ o.M @ o.phi.T @ o.H.T, M) < 1e-13
+    assert relative(o.H @ o.phi @ o.M @ o.phi.T @ o.H.T + o.joints, M) < 1e-13
     factor, inverse_factor = o.I + o.H @ o.Phi @ o.L, o.I - o.H @ o.Psi @ o.L
     assert relative(factor @ o.D @ factor.T, M) < 1e-12  # (4.11)
     assert relative(inverse_factor.T @ np.linalg.solve(o.D, inverse_factor) @ M, o.I) < 1e-10  # (4.16)
@@ -342,7 +353,10 @@ def test_sweeps_are_the_operator_algorithms(small):
 
 
 class Oracle:
-    """M = A^T A by orthogonal triangularisation of A = sqrt(m) J, which keeps the digits that forming M loses."""
+    """M = A^T A by orthogonal triangularisation of A = sqrt(m) J, which keeps the digits that forming M loses.
+
+    Joint inertias are rows of A of their own.
+    """
 
     def __init__(self, tree, state):
         if tree.n_atoms:
@@ -353,7 +367,9 @@ class Oracle:
             value, vector = np.linalg.eigh(links.inertia)
             half = np.sqrt(np.clip(value, 0.0, None))[:, :, None] * vector.transpose(0, 2, 1)
             A = np.concatenate([np.sqrt(links.mass)[:, None, None] * J_v, half @ J_w]).reshape(-1, tree.n_dof)
-        self.R = qr(A, mode="r")[0][: tree.n_dof]
+        joints = np.zeros((tree.n_coordinates, tree.n_dof))
+        joints[np.arange(tree.n_coordinates), tree.coordinate_dof] = np.sqrt(tree.joint_inertia)
+        self.R = qr(np.concatenate([A, joints]), mode="r")[0][: tree.n_dof]
 
     def solve(self, b):
         return solve_triangular(self.R, solve_triangular(self.R, b, trans=1))

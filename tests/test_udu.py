@@ -46,9 +46,11 @@ def reverse_elimination(M):
 
 
 @pytest.mark.parametrize("base", ["free", "fixed"])
+@pytest.mark.parametrize("soft", ["rotor", "all"])
+@pytest.mark.parametrize("inertia", [False, True])
 @pytest.mark.parametrize(("kind", "n"), [("serial", 30), ("branched", 50), ("star", 24), ("forest", 60)])
-def test_factors_of_random_trees(kind, n, base):
-    tree = random_tree(kind, n, seed=1, base=base)
+def test_factors_of_random_trees(kind, n, inertia, soft, base):
+    tree = random_tree(kind, n, seed=1, base=base, soft=soft, inertia=inertia)
     state = random_state(tree, np.random.default_rng(2))
     U, D = matrices(tree, state)
     assert error(U @ D @ U.T, mass_matrix(tree, state)) < 1e-12

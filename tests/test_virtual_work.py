@@ -6,10 +6,10 @@ import extended_precision
 import numpy as np
 import pytest
 from mechanisms import mechanism, random_inertia, random_mechanism, random_pose
-from random_trees import beads, random_state, random_tree, star_parents
+from random_trees import beads, random_state, random_tree, star_parents, with_random_inertia
 from real_structures import VILLIN_IN_WATER, load
 
-from peptidyn.core.errors import SolverError
+from peptidyn.core.errors import SolverError, UnsupportedError
 from peptidyn.model.build import build_tree
 from peptidyn.model.kinematics import FIXED, FREE, POINT, PRISMATIC, REVOLUTE, link_twists
 from peptidyn.solvers.dense import mass_matrix
@@ -95,7 +95,8 @@ def check_balance(tree, state, rng):
         elif tree.joint[l] == POINT:
             on_link[3:] = tau[k : k + 3]
         elif not roots[l]:
-            on_link[3 * slides[l] : 3 * slides[l] + 3] += tau[k] * links.axis[l]
+            own = tau[k] - tree.joint_inertia[tree.coordinate[l]] * a[k]
+            on_link[3 * slides[l] : 3 * slides[l] + 3] += own * links.axis[l]
         force[l] += on_link[3:]
         torque[l] += on_link[:3] + np.cross(links.p[l] - links.com[l], on_link[3:])
         up = tree.parent[l]
@@ -109,27 +110,49 @@ def check_balance(tree, state, rng):
 
 
 @pytest.mark.parametrize("base", ["free", "fixed"])
+@pytest.mark.parametrize("inertia", [False, True])
 @pytest.mark.parametrize(("kind", "n"), [("serial", 12), ("branched", 40), ("star", 30), ("forest", 40)])
-def test_forces_balance_on_random_trees(kind, n, base):
+def test_forces_balance_on_random_trees(kind, n, inertia, base):
     rng = np.random.default_rng(1)
-    tree = random_tree(kind, n, seed=2, base=base)
+    tree = random_tree(kind, n, seed=2, base=base, inertia=inertia)
     check_balance(tree, random_state(tree, rng), rng)
 
 
+@pytest.mark.parametrize("share", [0.0, 0.5, 1.0])
 @pytest.mark.parametrize("root", [FREE, FIXED])
-def test_forces_balance_on_mechanisms(root):
+def test_forces_balance_on_mechanisms(root, share):
+    """Joints of several coordinates, of which none, some or all have inertia, of any size."""
     rng = np.random.default_rng(3)
     for seed in range(6):
-        tree = random_mechanism(4 + 2 * seed, seed=seed, root=root)
-        check_balance(tree, random_pose(tree, rng), rng)
+        tree = random_mechanism(4 + 2 * seed, seed=seed, root=root, massless=0.5)
+        chosen = rng.random(tree.n_coordinates) < share
+        tree = tree.with_joint_inertia(chosen * 10.0 ** rng.uniform(-3, 3, tree.n_coordinates))
+        state = random_pose(tree, rng)
+        check_balance(tree, state, rng)
+        check(tree, state, rng)
 
 
-def test_forces_balance_on_a_peptide_with_opened_angles():
+@pytest.mark.parametrize("inertia", [False, True])
+def test_forces_balance_on_a_peptide_with_opened_angles(inertia):
     structure = load(VILLIN_IN_WATER).subset("resid 0 to 5")
-    tree = build_tree(structure, BENDS)
-    assert (tree.link_mass == 0).any()
     rng = np.random.default_rng(4)
+    tree = build_tree(structure, BENDS)
+    tree = with_random_inertia(tree, rng) if inertia else tree
+    assert (tree.link_mass == 0).any()
     check_balance(tree, random_state(tree, rng), rng)
+
+
+def test_a_joint_inertia_resists_its_own_coordinate():
+    """A body with moment 0.9 about its pivot, and 0.3 of the joint itself: tau = 1.2 q''; the pivot feels the body."""
+    zeros = np.zeros((2, 3))
+    tree = mechanism(
+        [-1, 0], [FIXED, REVOLUTE], [(0, 0, 0), (0, 0, 1)], zeros, [1.0, 2.0], [(0, 0, 0), (0.5, 0, 0)],
+        [np.eye(3), np.diag([0.2, 0.3, 0.4])],
+    ).with_joint_inertia([0.3])  # fmt: skip
+    assert VIRTUAL_WORK.accelerations(tree, tree.reference, [3.0], [2.4]) == pytest.approx([2.0], rel=1e-14)
+    assert VIRTUAL_WORK.log_det(tree, tree.reference) == pytest.approx(np.log(1.2), rel=1e-13)
+    wrench = VIRTUAL_WORK.constraint_forces(tree, tree.reference, [3.0], [2.4])
+    assert np.abs(wrench[1] - [0, 0, 0, -2.0 * 0.5 * 9.0, 2.0 * 0.5 * 2.0, 0]).max() < 1e-13
 
 
 def test_a_turning_arm_pulls_at_its_pivot():
@@ -346,11 +369,13 @@ def test_links_the_method_cannot_take_are_named():
     tip = mechanism([-1, 0, 1], [FREE, REVOLUTE, REVOLUTE], axes, zeros, [1.0, 1.0, 0.0], zeros, [one, one, none])
     with pytest.raises(SolverError, match="singular"):
         VIRTUAL_WORK.solve(tip, tip.reference, np.ones(8))
+    with pytest.raises(UnsupportedError, match="link 2 has no mass and carries 0 joints; these have: dense, articul"):
+        VIRTUAL_WORK.solve(tip.with_joint_inertia([0.0, 1.0]), tip.reference, np.ones(8))
     fork = mechanism([-1, 0, 0], [FREE, REVOLUTE, REVOLUTE], axes, zeros, [0.0, 1.0, 1.0], zeros, [none, one, one])
-    with pytest.raises(SolverError, match="link 0 has no mass and carries 2 joints"):
+    with pytest.raises(UnsupportedError, match="link 0 has no mass and carries 2 joints; these have: dense, articul"):
         VIRTUAL_WORK.solve(fork, fork.reference, np.ones(8))
     point = mechanism([-1, 0, 0], [POINT, REVOLUTE, REVOLUTE], axes, zeros, [1.0, 1.0, 1.0], zeros, [none, one, one])
-    with pytest.raises(SolverError, match="link 0 is a point"):
+    with pytest.raises(UnsupportedError, match=r"link 0 is a point.*these have: dense, articulated"):
         VIRTUAL_WORK.solve(point, point.reference, np.ones(5))
 
 

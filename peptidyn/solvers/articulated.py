@@ -62,6 +62,7 @@ class ArticulatedSolver(ReusingSolver[ArticulatedFactor]):
 
     name = "articulated"
     paper = "articulated-body algebra about one origin, world axes (the fast kernels of the dynamics)"
+    takes_joint_inertia = True
 
     def __init__(self) -> None:
         self.pool = FactorPool(ArticulatedFactor)

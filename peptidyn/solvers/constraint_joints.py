@@ -13,6 +13,11 @@ is the same at joint i, with all joints behind it in place. Then (41) reads M_i 
 knows the joint that was put on body u before, and joint i changes Y_u to Y_u - G H_iu Y_u, with G = Y_u H_iu^T M_i.
 That difference is what (37) prints. Where a long branch hangs on a light body it is a small difference of large
 numbers; the same matrix is therefore formed as a sum of squares, (1 - G H) Y (1 - G H)^T + G R G^T.
+
+Joint inertias. A coordinate s with inertia a acts on both bodies with the force n_s = -a q'' along its row of K_J. Its
+equation, K_J,s (r_C'' - h) + n_s / a = 0, is that of a constraint that yields by 1/a per unit force. These rows follow
+those of K, and R_i gets 1/a on their diagonal; nothing else changes. ln det M gains sum ln a, as
+det(M + diag a) = det M det(diag a) det(diag 1/a + M^-1), the last over the coordinates that have inertia.
 """
 
 from __future__ import annotations
@@ -24,8 +29,9 @@ from numba import njit
 
 from peptidyn.model.kinematics import POINT, PRISMATIC, link_snapshot
 from peptidyn.model.tree import TreeModel
+from peptidyn.solvers.dynamics import inertia_of_links
 from peptidyn.solvers.inertia_sharing import invert_inertia, share_inertias
-from peptidyn.solvers.split_links import FLOATING, GROUND
+from peptidyn.solvers.split_links import FLOATING, GROUND, Parts
 
 DEPENDENT_AXES = 1e-8
 """Soft coordinates of one joint with a sine below this between their motions are one coordinate."""
@@ -45,18 +51,24 @@ class Joints(NamedTuple):
     mobility : (n, 3, 3), lightness : (n,)
         A^-1: inverse inertia, inverse mass.
     rows : (n,) int
-        N_C; 0 where there is no joint.
+        N_C and the coordinates with joint inertia; 0 where there is no joint.
+    row : (n, 6) int
+        Row of each soft coordinate in K, from `link` towards the root: those with inertia come first.
+    compliance : (n, 6)
+        1/a of the rows with joint inertia a, zero for constrained directions.
     K : (n, 6, 6)
         The first N_C rows are K, the last k are K_J.
     arm : (n, 2, 3)
         The joint point as seen from the centres of mass of part i (OWN) and of part up[i] (UP).
     M : (n, 6, 6)
-        M_i, N_C x N_C.
+        M_i, over `rows` rows.
     """
 
     mobility: np.ndarray
     lightness: np.ndarray
     rows: np.ndarray
+    row: np.ndarray
+    compliance: np.ndarray
     K: np.ndarray
     arm: np.ndarray
     M: np.ndarray
@@ -192,10 +204,10 @@ def _joint_motions(parent, joint, axis, origin, l, k, S):
 
 
 @njit(cache=True)
-def _complement(S, k, Q, K):
-    """Write K, then K_J, into `K` for a joint with motions S[:, :k]; return ln det S^T S, or nan if it is singular.
+def _complement(S, k, row, Q, K):
+    """Write K and K_J into `K` for a joint with motions S[:, :k]; return ln det S^T S, or nan if it is singular.
 
-    Householder's QR; K_J by back substitution. `S` is overwritten, `Q` (6, 6) is scratch.
+    Householder's QR; K_J by back substitution, coordinate s into row[s]. `S` is overwritten, `Q` (6, 6) is scratch.
     """
     for i in range(6):
         for j in range(6):
@@ -233,8 +245,8 @@ def _complement(S, k, Q, K):
         for s in range(k - 1, -1, -1):
             value = Q[i, s]
             for j in range(s + 1, k):
-                value -= S[s, j] * K[6 - k + j, i]
-            K[6 - k + s, i] = value / S[s, s]
+                value -= S[s, j] * K[row[j], i]
+            K[row[s], i] = value / S[s, s]
     return log_det
 
 
@@ -248,17 +260,15 @@ def _joint_directions(parent, joint, axis, origin, com, parts, joints):
     log_det = 0.0
     for i in range(len(parts.link)):
         u, k, l = parts.up[i], parts.soft[i], parts.link[i]
-        joints.rows[i] = 0
         if u == FLOATING:
             continue
         if k > 6:
             return 0.0, l
         _joint_motions(parent, joint, axis, origin, l, k, S)
-        value = _complement(S, k, Q, joints.K[i])
+        value = _complement(S, k, joints.row[i], Q, joints.K[i])
         if not np.isfinite(value):
             return 0.0, l
         log_det += value
-        joints.rows[i] = 6 - k
         # the parts of one body are welded at their common centre of mass
         o = origin[l] if k > 0 else com[l]
         for e in range(3):
@@ -392,8 +402,8 @@ def _add_joint(K, n, r, R, Y, work):
 def _path_1_blocks(parts, joints):
     """Write M_i of every joint, from the tips to the roots (37)-(43).
 
-    On the way joints.M[i] holds R_i, until the joint is put on its upper body. Returns ln det of the whole system, and
-    the link of a vanishing pivot, or -1.
+    On the way joints.M[i] holds R_i, until the joint is put on its upper body. Returns ln det of the whole system and
+    of the joint inertias, and the link of a vanishing pivot, or -1.
     """
     Y, H, HY = np.empty((3, 6, 6))
     work = np.empty((5, 6, 6))
@@ -412,6 +422,9 @@ def _path_1_blocks(parts, joints):
         _constraint_rows(joints.K[i], n, joints.arm[i, OWN], H)
         _multiply_symmetric(H, Y, n, 6, HY)
         _close_symmetric(HY, H, n, 6, False, joints.M[i])
+        for s in range(6 - parts.soft[i], n):
+            joints.M[i, s, s] += joints.compliance[i, s]
+            log_det -= np.log(joints.compliance[i, s])
         if parts.up[i] == GROUND:
             value = _invert_block(joints.M[i], n, work[0], joints.M[i])
             if not np.isfinite(value):
@@ -420,16 +433,42 @@ def _path_1_blocks(parts, joints):
     return log_det, -1
 
 
-def empty_joints(n: int) -> Joints:
-    """Return the arrays of `n` parts, not written yet."""
+def empty_joints(tree: TreeModel, parts: Parts) -> Joints:
+    """Return the joints between the parts of a tree; what depends on the configuration is not written yet."""
+    n = len(parts.link)
+    rows, row, compliance = np.zeros(n, dtype=np.int64), np.zeros((n, 6), dtype=np.int64), np.zeros((n, 6))
+    _list_rows(tree.parent, inertia_of_links(tree), parts, rows, row, compliance)
     return Joints(
         mobility=np.empty((n, 3, 3)),
         lightness=np.empty(n),
-        rows=np.empty(n, dtype=np.int64),
+        rows=rows,
+        row=row,
+        compliance=compliance,
         K=np.empty((n, 6, 6)),
         arm=np.empty((n, 2, 3)),
         M=np.empty((n, 6, 6)),
     )
+
+
+@njit(cache=True)
+def _list_rows(parent, joint_inertia, parts, rows, row, compliance):
+    """Write rows, row and compliance of Joints, which come in as zeros."""
+    for i in range(len(parts.link)):
+        k = parts.soft[i]
+        if parts.up[i] == FLOATING or k > 6:
+            continue
+        n = 6 - k
+        for with_inertia in (True, False):
+            l = parts.link[i]
+            for s in range(k):
+                a = joint_inertia[l]
+                if (a > 0.0) == with_inertia:
+                    row[i, s] = n
+                    compliance[i, n] = 1.0 / a if with_inertia else 0.0
+                    n += 1
+                l = parent[l]
+            if with_inertia:
+                rows[i] = n
 
 
 @njit(cache=True)
@@ -451,7 +490,8 @@ def eliminate_joints(tree, state, links, bodies, parts, joints):
     Returns
     -------
     float
-        ln det M of the tree, by Fixman's theorem: sum ln det A + sum ln det S^T S + ln det of the eliminated system.
+        ln det M of the tree, by Fixman's theorem: sum ln det A + sum ln det S^T S + ln det of the eliminated system
+        + sum ln a.
     int
         A link whose inertia cannot be inverted or whose joint has dependent coordinates; -1 if there is none.
     bool

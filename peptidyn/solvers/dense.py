@@ -141,6 +141,7 @@ class DenseSolver(Solver):
 
     name = "dense"
     paper = "definition of the mass matrix; O(n^3) oracle"
+    takes_joint_inertia = True
 
-    def factor(self, tree: TreeModel, state: State) -> DenseFactor:
+    def _factor(self, tree: TreeModel, state: State) -> DenseFactor:
         return DenseFactor(weighted_jacobian(tree, state))

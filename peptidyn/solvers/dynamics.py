@@ -105,6 +105,14 @@ def inverse_dynamics(tree: TreeModel, state: State, velocities: Any, acceleratio
     return tau
 
 
+def inertia_of_links(tree: TreeModel) -> np.ndarray:
+    """Return the joint inertia of the coordinate of every link (n_links,), zero for roots."""
+    inner = tree.parent >= 0
+    inertia = np.zeros(tree.n_links)
+    inertia[inner] = tree.joint_inertia[tree.coordinate[inner]]
+    return inertia
+
+
 def bias_forces(tree: TreeModel, state: State, velocities: Any) -> np.ndarray:
     """Return the velocity-dependent generalised forces c (n_dof,) in M a + c = tau; O(n)."""
     v = tree.check_dof_vector("velocities", velocities)

@@ -42,7 +42,7 @@ from peptidyn.model.kinematics import link_twists, project_wrenches
 from peptidyn.model.state import State
 from peptidyn.model.tree import TreeModel
 from peptidyn.solvers.free_bodies import FreeBodies, joint_rows, row_scratch
-from peptidyn.solvers.protocol import FactorPool, ReusableFactor, ReusingSolver, raise_singular
+from peptidyn.solvers.protocol import FactorPool, ReusableFactor, ReusingSolver, raise_unfit, refuse_joint_inertia
 
 _PIVOT = 1e-14  # pivots of H22 smaller than this part of their diagonal entry hold rounding errors only
 
@@ -80,6 +80,7 @@ def h_blocks(tree: TreeModel, state: State, hard: str | int | Iterable[str | int
     hard : str, int or several
         Soft coordinates of the tree to count as hard, as in `FixmanSolver.constrained`.
     """
+    refuse_joint_inertia("fixman", tree)
     free = FreeBodies(tree, held_coordinates(tree, hard))
     free.place(tree, state)
     n_bodies, n_soft = len(free.link), len(free.dof)
@@ -520,7 +521,7 @@ class FixmanFactor(ReusableFactor):
         if dependent >= 0:
             free.raise_dependent(tree, dependent)
         if bad >= 0:
-            raise_singular(tree, int(free.link[bad]))
+            raise_unfit("fixman", tree, state, int(free.link[bad]))
         self._log_det = free.log_det_bodies + 2.0 * log_change + log_det_H22
 
     def solve(self, b: np.ndarray) -> np.ndarray:
@@ -542,6 +543,7 @@ class FixmanSolver(ReusingSolver[FixmanFactor]):
     name = "fixman"
     paper = "Lee, Wang & Chirikjian 2007, O(n) mass matrix inversion using Lie derivatives (after Fixman 1974)"
 
+    inverts_bodies = True
     pool = FactorPool(FixmanFactor)
 
     def constrained(self, tree: TreeModel, state: State, hard: str | int | Iterable[str | int]) -> FixmanFactor:
@@ -561,6 +563,7 @@ class FixmanSolver(ReusingSolver[FixmanFactor]):
         FixmanFactor
             Over the degrees of freedom that are left, listed in its `dof`.
         """
+        self._check(tree, state)
         factor = FixmanFactor(tree, held_coordinates(tree, hard))
         factor.refactor(tree, state)
         return factor

@@ -30,13 +30,13 @@ from typing import NoReturn
 import numpy as np
 from numba import njit
 
-from peptidyn.core.errors import SolverError, UnsupportedError
+from peptidyn.core.errors import SolverError
 from peptidyn.model.dh import lie_rows
 from peptidyn.model.kinematics import FIXED, FREE, POINT, PRISMATIC, link_snapshot
 from peptidyn.model.state import State
 from peptidyn.model.tree import TreeModel
 from peptidyn.solvers.inertia_sharing import invert_inertia, share_inertias
-from peptidyn.solvers.protocol import raise_singular
+from peptidyn.solvers.protocol import raise_singular, raise_unfit
 
 DEPENDENT = 1e-10
 """Soft motions of one joint are one and the same if the sine between them is smaller than this."""
@@ -86,14 +86,14 @@ class FreeBodies:
         )  # fmt: skip
 
     def place(self, tree: TreeModel, state: State) -> None:
-        """Put the bodies into a configuration; raise SolverError naming a body without inertia about some axis."""
+        """Put the bodies into a configuration; raise, naming the body, if one has no inertia about some axis."""
         tree.check_state(state)
         self.log_det_bodies, singular = _place(
             tree.link_arrays, (state.base_position, state.base_rotation, state.q), self._written,
             self.link, self._top, self.up, self._inertia, self.inverse_inertia, self.inverse_mass,
         )  # fmt: skip
         if singular >= 0:
-            raise_singular(tree, int(self.link[singular]))
+            raise_unfit("fixman", tree, state, int(self.link[singular]))
 
     def raise_dependent(self, tree: TreeModel, body: int) -> NoReturn:
         """Raise SolverError for a joint whose soft motions are dependent."""
@@ -122,10 +122,7 @@ def _fold(tree: TreeModel) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     for l in np.flatnonzero(~is_body & (n_children != 1))[:1].tolist():
         if n_children[l] == 0:
             raise_singular(tree, l)
-        raise UnsupportedError(
-            f"link {l} has no mass and carries {n_children[l]} joints; the solver 'fixman' needs a body with mass "
-            "where joints branch: use 'articulated' or 'dense'"
-        )
+        raise_unfit("fixman", tree, tree.reference, l, f"link {l} has no mass and carries {n_children[l]} joints")
     link = np.flatnonzero(is_body)
     top, up = np.empty_like(link), np.empty_like(link)
     _fold_links(tree.parent, is_body, link, top, up)

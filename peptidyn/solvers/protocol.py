@@ -2,7 +2,7 @@
 
 A solver factors the mass matrix M of a tree in one configuration; the factor answers questions about it. Public
 methods check their arguments and their answers; the mathematics of a method is in its own file. A quantity that a
-method does not have raises `UnsupportedError`, which names the solvers that do.
+method does not have, or a tree that it cannot treat, raises `UnsupportedError`, which names the solvers that can.
 
 Right-hand sides and answers are vectors over all degrees of freedom, molecule after molecule: the six base
 components (torque about the base origin, force; the force alone for a point; none for a fixed base), then the soft
@@ -44,7 +44,7 @@ class Factor(ABC):
 class Solver(ABC):
     """One method of mass-matrix algebra.
 
-    A method needs `factor` only. One that can do with less overrides `_solve`, `_log_det` and `_accelerations`, whose
+    A method needs `_factor` only. One that can do with less overrides `_solve`, `_log_det` and `_accelerations`, whose
     arguments are checked and whose answers will be: to fill the same arrays at every call (`ReusingSolver`), or to do
     everything in one compiled call.
 
@@ -54,14 +54,25 @@ class Solver(ABC):
         Its key in the registry.
     paper : str
         Where the method is described.
+    takes_joint_inertia : bool
+        Whether the method knows `TreeModel.joint_inertia`; if not, trees that have some are refused.
+    inverts_bodies : bool
+        Whether it needs an invertible inertia of every body, so that it refuses bodies that are lines or points.
     """
 
     name: str
     paper: str
+    takes_joint_inertia: bool = False
+    inverts_bodies: bool = False
 
-    @abstractmethod
     def factor(self, tree: TreeModel, state: State) -> Factor:
         """Factor M; raise SolverError, naming the body, if it is singular."""
+        self._check(tree, state)
+        return self._factor(tree, state)
+
+    @abstractmethod
+    def _factor(self, tree: TreeModel, state: State) -> Factor:
+        """Return the factor of M for arguments that are checked."""
 
     def solve(self, tree: TreeModel, state: State, b: Any) -> np.ndarray:
         """Return M^-1 b.
@@ -74,20 +85,20 @@ class Solver(ABC):
             One or many right-hand sides, one per column.
         """
         rhs = check_columns("b", b, tree.n_dof)
-        tree.check_state(state)
+        self._check(tree, state)
         return self._finite(self._solve(tree, state, rhs))
 
     def _solve(self, tree: TreeModel, state: State, b: np.ndarray) -> np.ndarray:
         """Return M^-1 b for `b` (n_dof,) or (n_dof, m), checked."""
-        return self.factor(tree, state).solve(b[:, None] if b.ndim == 1 else b).reshape(b.shape)
+        return self._factor(tree, state).solve(b[:, None] if b.ndim == 1 else b).reshape(b.shape)
 
     def log_det(self, tree: TreeModel, state: State) -> float:
         """Return ln det M (masses in Da, lengths in nm)."""
-        tree.check_state(state)
+        self._check(tree, state)
         return float(self._finite(self._log_det(tree, state)))
 
     def _log_det(self, tree: TreeModel, state: State) -> float:
-        return self.factor(tree, state).log_det()
+        return self._factor(tree, state).log_det()
 
     def accelerations(self, tree: TreeModel, state: State, velocities: Any, tau: Any) -> np.ndarray:
         """Return the generalised accelerations (n_dof,) under generalised forces `tau`: forward dynamics.
@@ -97,12 +108,12 @@ class Solver(ABC):
         """
         v = tree.check_dof_vector("velocities", velocities)
         t = tree.check_dof_vector("tau", tau)
-        tree.check_state(state)
+        self._check(tree, state)
         return self._finite(self._accelerations(tree, state, v, t))
 
     def _accelerations(self, tree: TreeModel, state: State, v: np.ndarray, tau: np.ndarray) -> np.ndarray:
         rhs = tau - bias_forces(tree, state, v)
-        return self.factor(tree, state).solve(rhs[:, None])[:, 0]
+        return self._factor(tree, state).solve(rhs[:, None])[:, 0]
 
     def constraint_forces(self, tree: TreeModel, state: State, velocities: Any, tau: Any) -> np.ndarray:
         """Return the constraint wrench at every joint, for methods that compute it."""
@@ -116,12 +127,16 @@ class Solver(ABC):
         """Return L^-T z: unit normals `z` become velocities of covariance M^-1."""
         self._unsupported("inverse_square_root")
 
+    def _check(self, tree: TreeModel, state: State) -> None:
+        """Refuse the state of another tree, and joint inertias if the method has none."""
+        tree.check_state(state)
+        if not self.takes_joint_inertia:
+            refuse_joint_inertia(self.name, tree)
+
     def _unsupported(self, method: str) -> NoReturn:
         inherited = getattr(Solver, method)
-        able = [name for name in list_solvers() if getattr(type(get_solver(name)), method) is not inherited]
-        raise UnsupportedError(
-            f"the solver {self.name!r} has no {method}; these have: {', '.join(able) if able else 'none'}"
-        )
+        able = _names(lambda solver: getattr(type(solver), method) is not inherited)
+        raise UnsupportedError(f"the solver {self.name!r} has no {method}; these have: {able}")
 
     def _finite(self, answer: Any) -> Any:
         if not (all_finite(answer) if isinstance(answer, np.ndarray) else math.isfinite(answer)):
@@ -204,7 +219,7 @@ class ReusingSolver(Solver, Generic[AnyFactor]):
 
     pool: FactorPool[AnyFactor]
 
-    def factor(self, tree: TreeModel, state: State) -> AnyFactor:
+    def _factor(self, tree: TreeModel, state: State) -> AnyFactor:
         factor = self.pool.make(tree)
         factor.refactor(tree, state)
         return factor
@@ -241,14 +256,46 @@ def check_columns(name: str, values: Any, n: int) -> np.ndarray:
 
 
 def raise_singular(tree: TreeModel, link: int) -> NoReturn:
-    """Raise SolverError naming the body of `link`, whose inertia cannot be inverted."""
+    """Raise SolverError naming the body of `link`, about whose axes the mass matrix has no inertia."""
+    raise SolverError(
+        f"the mass matrix is singular at the {_body_name(tree, link)}: its masses lie on one line or one point, so it "
+        "has no inertia about some axis; give it off-axis atoms (hydrogens), freeze it with rigid=, or remove it"
+    )
+
+
+def refuse_joint_inertia(solver: str, tree: TreeModel) -> None:
+    """Raise UnsupportedError, naming the solvers that have them, if the tree has joint inertias."""
+    if tree.joint_inertia.any():
+        able = _names(lambda other: other.takes_joint_inertia)
+        raise UnsupportedError(
+            f"the solver {solver!r} has no joint inertias, and this tree has them; these have: {able}"
+        )
+
+
+_FREE_BODIES = "it needs bodies with inertia about every axis, and independent coordinates in every joint"
+
+
+def raise_unfit(solver: str, tree: TreeModel, state: State, link: int, why: str = _FREE_BODIES) -> NoReturn:
+    """Raise for the body of `link`, which a method that sets bodies free cannot treat.
+
+    SolverError if the mass matrix itself is singular; otherwise UnsupportedError, naming methods that have an answer.
+    """
+    get_solver("udu").factor(tree, state)  # raises if M is singular
+    able = _names(lambda other: other.takes_joint_inertia and not other.inverts_bodies)
+    raise UnsupportedError(
+        f"the solver {solver!r} has no answer at the {_body_name(tree, link)}: {why}; these have: {able}"
+    )
+
+
+def _body_name(tree: TreeModel, link: int) -> str:
     while tree.link_mass[link] == 0 and link + 1 < tree.n_links:
         link += 1  # a massless link has no atoms to name; the body behind the joint has
-    name = tree.unit(link).name if tree.n_atoms else f"body of link {link}"
-    raise SolverError(
-        f"the mass matrix is singular at the {name}: its masses lie on one line or one point, so it has no "
-        "inertia about some axis; give it off-axis atoms (hydrogens), freeze it with rigid=, or remove it"
-    )
+    return tree.unit(link).name if tree.n_atoms else f"body of link {link}"
+
+
+def _names(able: Callable[[Solver], bool]) -> str:
+    """Return the names of the solvers that are `able`."""
+    return ", ".join(name for name in list_solvers() if able(get_solver(name))) or "none"
 
 
 _MODULES = {

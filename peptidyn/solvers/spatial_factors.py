@@ -12,7 +12,7 @@ Legend (the paper's symbols; links in world axes, each about its own origin O(k)
     phi(k)     shift from link k to its parent: phi f for forces, phi^T V for velocities (2.16); `arm` is its l
     M(k)       spatial inertia (2.15)                       V(k), alpha(k)  spatial velocity and acceleration (2.14)
     P(k)       articulated inertia (4.5)                    a(k), b(k)      bias acceleration (2.19), force (2.23)
-    D(k)       H P H^T (4.6)                                z(k), eps, nu   filter state, innovations, D^-1 eps (4.20)
+    D(k)       H P H^T (4.6), plus the joint inertia        z(k), eps, nu   filter state, innovations, D^-1 eps (4.20)
     G(k)       P H^T D^-1 (5.12)                            lambda(k)       smoother state (4.22)
     L, psi     phi G (a.12), phi (I - G H) (4.7): never formed, so that the 6-vectors below are all there is
     T, theta   generalised forces and coordinates; tip forces f(0) are part of T here, by J^T F
@@ -25,6 +25,8 @@ Where this file departs from print
  - Mobile base (appendix B): H(N) = I_6 and D(N) = P(N), kept as its Cholesky factor C, a(N) = 0 ((b.7) misprints
    alpha). A point has H(N) = [0, I_3], a welded base no row at all.
  - (2.32) lacks a factor: a sliding joint has a = (0; w x (w x l) + 2 w x h rate).
+ - A joint inertia is added to D(k), as the variance of the measurement is in a Kalman filter. The sweeps stay as they
+   are; of the identities of appendix A only (a.47) uses H G = 1, which holds no more.
  - (4.5) must run to k = N; (4.20) must read eps = T' - H z; (5.13) must read V = phi^T H^T rate.
 
 Accuracy: about each link's own origin P(k) stays of the size of a few links, because the joints between take the
@@ -44,6 +46,7 @@ from numba import njit
 from peptidyn.model.kinematics import FIXED, POINT, PRISMATIC, link_snapshot
 from peptidyn.model.state import State
 from peptidyn.model.tree import TreeModel
+from peptidyn.solvers.dynamics import inertia_of_links
 from peptidyn.solvers.spatial_algebra import (
     add_cross,
     add_shifted_force,
@@ -77,6 +80,8 @@ class Linkage(NamedTuple):
     mass : (n_links,)
     inertia : (n_links, 3, 3)
         About the centre of mass.
+    joint_inertia : (n_links,)
+        Of the joint's own coordinate; zero for roots.
     """
 
     parent: np.ndarray
@@ -88,6 +93,7 @@ class Linkage(NamedTuple):
     c: np.ndarray
     mass: np.ndarray
     inertia: np.ndarray
+    joint_inertia: np.ndarray
 
 
 class Gains(NamedTuple):
@@ -98,7 +104,7 @@ class Gains(NamedTuple):
     P : (n_links, 6, 6)
         Articulated inertias (4.5).
     D : (n_links,)
-        H P H^T (4.6); 1 for roots.
+        H P H^T (4.6) and the joint inertia; 1 for roots.
     G : (n_links, 6)
         Kalman gains P H^T D^-1 (5.12); 0 for roots.
     C : (n_molecules, 6, 6)
@@ -118,7 +124,9 @@ def empty_linkage(tree: TreeModel) -> Linkage:
     row[tree.joint == FIXED] = 6
     h, arm, c = (np.empty((tree.n_links, 3)) for _ in range(3))
     inertia = np.empty((tree.n_links, 3, 3))
-    return Linkage(tree.parent, tree.molecule, tree.dof, row, h, arm, c, tree.link_mass, inertia)
+    return Linkage(
+        tree.parent, tree.molecule, tree.dof, row, h, arm, c, tree.link_mass, inertia, inertia_of_links(tree)
+    )
 
 
 def empty_poses(tree: TreeModel) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -223,7 +231,7 @@ def riccati_sweep(links, gains, removed, tolerance):
             continue
         for i in range(6):
             G[l, i] = P[l, i, r] * links.h[l, 0] + P[l, i, r + 1] * links.h[l, 1] + P[l, i, r + 2] * links.h[l, 2]
-        D[l] = project(links, l, G[l])
+        D[l] = project(links, l, G[l]) + links.joint_inertia[l]
         if not D[l] > tolerance * size[r // 3]:
             return l
         for i in range(6):

@@ -104,6 +104,7 @@ class SpatialOperatorSolver(ReusingSolver[SpatialOperatorFactor]):
 
     name = "spatial-operator"
     paper = "Rodriguez & Kreutz, Recursive mass matrix factorization and inversion, JPL 88-11 (1988)"
+    takes_joint_inertia = True
     pool = FactorPool(SpatialOperatorFactor)
 
     def __init__(self, algorithm: str | None = None):

@@ -21,15 +21,14 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
-from peptidyn.core.errors import SolverError
 from peptidyn.model.kinematics import FIXED, POINT
 from peptidyn.model.tree import TreeModel
-from peptidyn.solvers.protocol import raise_singular
+from peptidyn.solvers.protocol import raise_unfit
 
 GROUND, FLOATING = -1, -2
 """Values of `Parts.up`: the part hangs on a welded root; the part is a root and has no joint."""
 
-_FINE, _SINGULAR, _BRANCHING, _POINT = range(4)
+_FINE, _MASSLESS, _POINT = range(3)
 
 
 class Parts(NamedTuple):
@@ -80,11 +79,11 @@ def _count_parts(parent, joint, mass, carried, first):
     for l in range(n_links):
         if parent[l] < 0:
             if joint[l] != FIXED and mass[l] == 0.0:
-                return 0, _SINGULAR if carried[l] < 2 else _BRANCHING, l
+                return 0, _MASSLESS, l
             if joint[l] == POINT and carried[l] > 0:
                 return 0, _POINT, l
         elif mass[l] == 0.0 and carried[l] != 1:
-            return 0, _SINGULAR if carried[l] == 0 else _BRANCHING, l
+            return 0, _MASSLESS, l
     n = 0
     for l in range(n_links):
         root = parent[l] < 0
@@ -136,22 +135,15 @@ def _fill_parts(parent, mass, carried, first, taken, parts):
 def split_links(tree: TreeModel) -> Parts:
     """Return the parts of a tree; O(n).
 
-    Raises SolverError, naming the link, where a link without mass carries no joint or several, or a point root any.
+    Raises, naming the link, where a link without mass carries no joint or several, or a point root any.
     """
     n_links = tree.n_links
     carried, first, taken = np.empty((3, n_links), dtype=np.int64)
     n, status, link = _count_parts(tree.parent, tree.joint, tree.link_mass, carried, first)
-    if status == _SINGULAR:
-        raise_singular(tree, link)
-    if status == _BRANCHING:
-        raise SolverError(
-            f"link {link} has no mass and carries {carried[link]} joints, so its constraint forces have no unique "
-            "answer by this method; give it mass, or use another solver"
-        )
-    if status == _POINT:
-        raise SolverError(
-            f"link {link} is a point, which cannot turn, and carries {carried[link]} joints; make it a free body, or "
-            "use another solver"
+    if status != _FINE:
+        what = "is a point, which cannot turn," if status == _POINT else "has no mass"
+        raise_unfit(
+            "virtual-work", tree, tree.reference, link, f"link {link} {what} and carries {carried[link]} joints"
         )
     parts = Parts(
         link=np.empty(n, dtype=np.int64),

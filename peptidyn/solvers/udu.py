@@ -10,7 +10,7 @@ B_kj, p_k               t_k = B_kj t_j + p_k theta'_k (3); B_kj carries twists f
 M_k                     extended mass: inertia about C_k, mass (12)
 M^_k                    articulated inertia at C_k: M^_{k,k+1} before, M^_kk after the elimination of column k (35)
 psi_k = M^_k p_k        (32)
-m^_k = p_k . psi_k      pivot: the k-th diagonal element of D (32)
+m^_k = p_k . psi_k      pivot: the k-th diagonal element of D (32); plus the joint inertia a_k, if there is one
 psi^_k = psi_k / m^_k   (33)
 eta, mu                 wrenches summed towards the base (37), twists summed towards the tips (39)
 
@@ -32,6 +32,7 @@ from numba import njit
 from peptidyn.model.kinematics import FREE, POINT, PRISMATIC, link_snapshot
 from peptidyn.model.state import State
 from peptidyn.model.tree import TreeModel
+from peptidyn.solvers.dynamics import inertia_of_links
 from peptidyn.solvers.protocol import FactorPool, ReusableFactor, ReusingSolver, check_columns, raise_singular
 from peptidyn.solvers.spatial_algebra import add_shifted_inertia, smallest_pivot
 
@@ -111,7 +112,7 @@ def _extended_masses(mass, inertia, M_hat):
 
 @njit(cache=True)
 def _pivot(M, p, psi):
-    """Write psi_k = M^_{k,k+1} p_k and return m^_k = p_k . psi_k (32)."""
+    """Write psi_k = M^_{k,k+1} p_k and return p_k . psi_k (32)."""
     m = 0.0
     for i in range(6):
         value = 0.0
@@ -140,10 +141,11 @@ def _reduce(M, psi, m):
 
 
 @njit(cache=True)
-def _eliminate_joints(parent, joint, origin, com, p, r, M_hat, psi_hat, m_hat):
+def _eliminate_joints(parent, joint, joint_inertia, origin, com, p, r, M_hat, psi_hat, m_hat):
     """Reverse Gaussian elimination of the joint columns, (32)-(35), from the last link to the first.
 
-    On entry `M_hat` (n_links, 6, 6) holds the M_k; on return M^_kk, and the articulated inertia for roots. Writes
+    A joint inertia stands on the diagonal of M alone, so it enters the pivot of its own column and nothing else. On
+    entry `M_hat` (n_links, 6, 6) holds the M_k; on return M^_kk, and the articulated inertia for roots. Writes
     `psi_hat` (n_links, 6) and `m_hat` (n_links,). Returns the link of a vanishing pivot, or -1.
     """
     psi = np.empty(6)
@@ -151,7 +153,7 @@ def _eliminate_joints(parent, joint, origin, com, p, r, M_hat, psi_hat, m_hat):
         j = parent[k]
         if j < 0:
             continue
-        m = _pivot(M_hat[k], p[k], psi)
+        m = _pivot(M_hat[k], p[k], psi) + joint_inertia[k]
         dx, dy, dz = com[k, 0] - origin[k, 0], com[k, 1] - origin[k, 1], com[k, 2] - origin[k, 2]
         if not m > PIVOT_TOLERANCE * _pivot_scale(M_hat[k], joint[k] != PRISMATIC, dx * dx + dy * dy + dz * dz):
             return k
@@ -166,7 +168,7 @@ def _eliminate_joints(parent, joint, origin, com, p, r, M_hat, psi_hat, m_hat):
 @njit(cache=True)
 def _decompose(
     parent, joint, axis, origin, coordinate, molecule, q_reference, mass, com, inertia, base_position, base_rotation, q,
-    R, o, e, c, I, p, r, M_hat, psi_hat, m_hat, block, factor,
+    joint_inertia, R, o, e, c, I, p, r, M_hat, psi_hat, m_hat, block, factor,
 ):  # fmt: skip
     """Place the links (R, o, e, c, I: see `link_snapshot`) and decompose M; return the link of a zero pivot, or -1."""
     link_snapshot(
@@ -175,7 +177,7 @@ def _decompose(
     )  # fmt: skip
     _joint_twists(parent, joint, e, o, c, p, r)
     _extended_masses(mass, I, M_hat)
-    singular = _eliminate_joints(parent, joint, o, c, p, r, M_hat, psi_hat, m_hat)
+    singular = _eliminate_joints(parent, joint, joint_inertia, o, c, p, r, M_hat, psi_hat, m_hat)
     if singular >= 0:
         return singular
     return _eliminate_bases(parent, joint, molecule, r, M_hat, block, factor)
@@ -418,6 +420,7 @@ class UDUFactor(ReusableFactor):
         self._m_hat = np.empty(n)
         self._block, self._base_factor = np.empty((n_molecules, 6, 6)), np.empty((n_molecules, 6, 6))
         self._one_column = np.empty((n, 6, 1))
+        self._joint_inertia = inertia_of_links(tree)
         self._written = (
             links.R, links.p, links.axis, links.com, links.inertia, self._p, self._r, np.empty((n, 6, 6)),
             self._psi_hat, self._m_hat, self._block, self._base_factor,
@@ -425,7 +428,9 @@ class UDUFactor(ReusableFactor):
 
     def refactor(self, tree: TreeModel, state: State) -> None:
         tree.check_state(state)
-        singular = _decompose(*tree.link_arrays, state.base_position, state.base_rotation, state.q, *self._written)
+        singular = _decompose(
+            *tree.link_arrays, state.base_position, state.base_rotation, state.q, self._joint_inertia, *self._written
+        )
         if singular >= 0:
             raise_singular(tree, singular)
 
@@ -483,4 +488,5 @@ class UDUSolver(ReusingSolver[UDUFactor]):
 
     name = "udu"
     paper = "S. K. Saha, The UDU^T decomposition of manipulator inertia matrix"
+    takes_joint_inertia = True
     pool = FactorPool(UDUFactor)

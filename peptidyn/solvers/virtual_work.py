@@ -11,7 +11,7 @@ o_i                     joint point: the origin of body i's link; r_C is the rel
 K_i  (N_C, 6)           constrained directions, K r_C' = 0 (9); rows orthonormal
 K_Ji (k, 6)             joint rates q' = K_J r_C' (10), and K K_J^T = 0 (11); k soft coordinates, N_C = 6 - k
 H_ii, H_iu              K_i times the Jacobians of r_C by the motion of body i and of body u
-n_J, n_i                joint torques, constraint force (N_C,)
+n_J, n_i                joint torques, constraint force (N_C,); forces of joint inertias follow it
 h_i                     the relative acceleration at o_i that velocities alone cause (29), before the product with K_i
 t_i                     all forces on body i but the constraint forces (28)
 a_i, S_i, S_ij          right-hand side, diagonal and off-diagonal blocks of the system for all constraint forces (31)
@@ -40,7 +40,7 @@ from peptidyn.model.kinematics import FREE, PRISMATIC, link_twists
 from peptidyn.model.state import State
 from peptidyn.model.tree import TreeModel
 from peptidyn.solvers.constraint_joints import OWN, UP, eliminate_joints, empty_joints, list_bodies
-from peptidyn.solvers.protocol import FactorPool, ReusableFactor, ReusingSolver, raise_singular
+from peptidyn.solvers.protocol import FactorPool, ReusableFactor, ReusingSolver, raise_unfit
 from peptidyn.solvers.spatial_algebra import add_cross
 from peptidyn.solvers.split_links import FLOATING, GROUND, split_links
 
@@ -65,10 +65,10 @@ def _add_wrench(r, wrench, sign, out):
 
 
 @njit(cache=True)
-def _joint_wrench(parent, dof, l, k, K, tau, out):
+def _joint_wrench(parent, dof, l, k, row, K, tau, out):
     """Write the wrenches K_J^T n_J of the joint torques between link `l` and its next body, at o, into `out` (6, m)."""
     out[:] = 0.0
-    for s in range(6 - k, 6):
+    for s in row[:k]:
         for i in range(6):
             for c in range(tau.shape[1]):
                 out[i, c] += K[s, i] * tau[dof[l], c]
@@ -93,7 +93,7 @@ def _applied_forces(parent, joint, dof, origin, com, parts, joints, tau, t):
                 r[e] = origin[l, e] - com[l, e]
             _add_wrench(r, wrench, 1.0, t[i])
         elif k > 0:
-            _joint_wrench(parent, dof, l, k, joints.K[i], tau, wrench)
+            _joint_wrench(parent, dof, l, k, joints.row[i], joints.K[i], tau, wrench)
             _add_wrench(joints.arm[i, OWN], wrench, 1.0, t[i])
             if u >= 0:
                 _add_wrench(joints.arm[i, UP], wrench, -1.0, t[u])
@@ -270,11 +270,12 @@ def _solve_pair(joints, i, first, second, x, work):
 
 
 @njit(cache=True)
-def _path_1(parts, joints, t, free, h, n):
+def _path_1(parts, joints, t, free, h, total, n):
     """Write the constraint force of every joint before the joints towards the root exist, `n` (n_parts, 6, m), (40).
 
     The right-hand side a_i - sum S_ij n_j is the relative acceleration that remains to be corrected at joint i: that of
-    velocities, h, and of the forces on both bodies, those of the joints j included. `free` holds A^-1 t; all are
+    velocities, h, and of the forces on both bodies, those of the joints j included. Where a joint inertia yields, what
+    the forces found before, `total`, already account for is not corrected again. `free` holds A^-1 t; all are
     (n_parts, 6, m).
     """
     work = np.empty((4, 6, n.shape[2]))
@@ -296,6 +297,9 @@ def _path_1(parts, joints, t, free, h, n):
         if u >= 0:
             _add_motion(joints.arm[i, UP], free[u], 1.0, relative)
         _multiply(joints.K[i], joints.rows[i], 6, relative, n[i])
+        for s in range(6 - parts.soft[i], joints.rows[i]):
+            for c in range(n.shape[2]):
+                n[i, s, c] -= joints.compliance[i, s] * total[i, s, c]
         if u == GROUND:
             _multiply(joints.M[i], joints.rows[i], joints.rows[i], n[i], work[0])
             n[i] = work[0]
@@ -363,7 +367,7 @@ def _joint_accelerations(parent, joint, dof, origin, com, parts, joints, x, h, q
             _add_motion(joints.arm[i, OWN], x[i], 1.0, relative)
             if u >= 0:
                 _add_motion(joints.arm[i, UP], x[u], -1.0, relative)
-            for s in range(joints.rows[i], 6):
+            for s in joints.row[i, : parts.soft[i]]:
                 _multiply(joints.K[i, s : s + 1], 1, 6, relative, q[dof[l] : dof[l] + 1])
                 l = parent[l]
 
@@ -382,7 +386,10 @@ def _base_velocity_terms(joint, dof, origin, com, parts, w, q):
 
 @njit(cache=True)
 def _constraint_wrenches(parent, joint, dof, axis, origin, parts, joints, n, tau, out):
-    """Write the constraint wrench at every link, `out` (n_links, 6): the joint's whole wrench less the own torque."""
+    """Write the constraint wrench at every link, `out` (n_links, 6): the joint's whole wrench less the own torque.
+
+    The own torque is that of tau and of the joint inertia.
+    """
     total = np.empty((6, 1))
     out[:] = 0.0
     for i in range(len(parts.link)):
@@ -390,11 +397,12 @@ def _constraint_wrenches(parent, joint, dof, axis, origin, parts, joints, n, tau
         if k == 0:
             continue
         o = origin[l]
-        _joint_wrench(parent, dof, l, k, joints.K[i], tau, total)
+        _joint_wrench(parent, dof, l, k, joints.row[i], joints.K[i], tau, total)
         for s in range(joints.rows[i]):
             for e in range(6):
                 total[e, 0] += joints.K[i, s, e] * n[i, s, 0]
-        for _ in range(k):
+        for s in joints.row[i, :k]:
+            own = tau[dof[l], 0] + (n[i, s, 0] if s < joints.rows[i] else 0.0)
             x, y, z = o[0] - origin[l, 0], o[1] - origin[l, 1], o[2] - origin[l, 2]
             out[l, 0] = total[0, 0] + y * total[5, 0] - z * total[4, 0]
             out[l, 1] = total[1, 0] + z * total[3, 0] - x * total[5, 0]
@@ -402,7 +410,7 @@ def _constraint_wrenches(parent, joint, dof, axis, origin, parts, joints, n, tau
             for e in range(3):
                 out[l, 3 + e] = total[3 + e, 0]
             for e in range(3):
-                out[l, (3 if joint[l] == PRISMATIC else 0) + e] -= tau[dof[l], 0] * axis[l, e]
+                out[l, (3 if joint[l] == PRISMATIC else 0) + e] -= own * axis[l, e]
             l = parent[l]
 
 
@@ -433,7 +441,7 @@ def _accelerate(parent, joint, dof, origin, com, parts, joints, work, q):
     total[:] = 0.0
     for _ in range(ROUNDS):
         _accelerate_bodies(joints, t, x)
-        _path_1(parts, joints, t, x, h, n)
+        _path_1(parts, joints, t, x, h, total, n)
         _path_2(parts, joints, x, n)
         _add_constraints(parts, joints, n, t)
         for i in range(len(n)):
@@ -481,7 +489,7 @@ class VirtualWorkFactor(ReusableFactor):
         self._placed = (links.R, links.p, links.axis, links.com, links.inertia)
         self._links, self._parts = links, parts
         self._bodies = list_bodies(tree)
-        self._joints = empty_joints(len(parts.link))
+        self._joints = empty_joints(tree, parts)
         self._log_det, self._lends = 0.0, False
         self._one_column = np.empty((5, len(parts.link), 6, 1))
 
@@ -492,7 +500,7 @@ class VirtualWorkFactor(ReusableFactor):
             self._parts, self._joints,
         )  # fmt: skip
         if singular >= 0:
-            raise_singular(tree, singular)
+            raise_unfit("virtual-work", tree, state, singular)
 
     def solve(self, b: np.ndarray) -> np.ndarray:
         """Return M^-1 b: the accelerations from rest under the generalised forces b."""
@@ -541,7 +549,8 @@ class VirtualWorkSolver(ReusingSolver[VirtualWorkFactor]):
 
     name = "virtual-work"
     paper = "K. Yamane & Y. Nakamura, O(N) forward dynamics of open kinematic chains by the principle of virtual work"
-
+    takes_joint_inertia = True
+    inverts_bodies = True
     pool = FactorPool(VirtualWorkFactor)
 
     def constraint_forces(self, tree: TreeModel, state: State, velocities: Any, tau: Any) -> np.ndarray:
@@ -553,8 +562,9 @@ class VirtualWorkSolver(ReusingSolver[VirtualWorkFactor]):
 
         The generalised forces `tau` act as torques (forces, if sliding) between parent and link along the joint's axis
         and as an external wrench on the base. Forces on atoms, given as tau = J^T F, therefore move the system as they
-        should, but the constraint wrenches are those of the equivalent joint torques. Masses of atoms that lie on an
-        axis are divided between two bodies as `TreeModel` says, and so is the force that moves them.
+        should, but the constraint wrenches are those of the equivalent joint torques. The force of a joint inertia acts
+        along the joint's axis as well, and is no part of the constraint wrench. Masses of atoms that lie on an axis are
+        divided between two bodies as `TreeModel` says, and so is the force that moves them.
 
         Parameters
         ----------
