@@ -168,15 +168,16 @@ def test_every_coordinate_soft_and_joint_inertia(name, soft, inertia, kind, n, b
 
 
 @cache
-def peptide_case(soft: str) -> Case:
-    rng = np.random.default_rng(4)
-    return make_case(with_random_inertia(build_tree(load(DATA / "ala10-helix.pdb"), soft), rng))
+def peptide_case(soft: str, inertia: bool) -> Case:
+    tree = build_tree(load(DATA / "ala10-helix.pdb"), soft)
+    return make_case(with_random_inertia(tree, np.random.default_rng(4)) if inertia else tree)
 
 
+@pytest.mark.parametrize("inertia", [False, True])
 @pytest.mark.parametrize("soft", [BENDS, "heavy", "all"])
 @pytest.mark.parametrize("name", EVERY)
-def test_joint_inertia_of_a_peptide(name, soft):
-    check_solver_or_refusal(get_solver(name), peptide_case(soft), points=soft != BENDS)
+def test_every_coordinate_of_a_peptide(name, soft, inertia):
+    check_solver_or_refusal(get_solver(name), peptide_case(soft, inertia), points=soft == "all")
 
 
 # the solver varies fastest, so that each structure's dense answers are computed once
