@@ -192,8 +192,8 @@ def test_settings_from_file_and_command_line(tmp_path):
     settings = resolve_settings({"time": "2ps", "preset": "angles"}, config)
     assert settings.temperature == 310.0 and settings.hydrogen_mass == 3.0 and settings.rigid == ("resid 1 to 3",)
     assert (
-        settings.steps is None and settings.n_steps == 125
-    )  # at 16 fs; the command line's time replaces the file's steps
+        settings.steps is None and settings.n_steps == 83
+    )  # at 24 fs; the command line's time replaces the file's steps
     assert settings.soft_words == "phi psi chi omega angles"
     assert settings.seed is not None
     config.write_text(settings.to_toml())
