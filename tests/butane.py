@@ -88,7 +88,8 @@ def rigid_distribution(T: float, edges: np.ndarray) -> np.ndarray:
 def exact(T: float, edges: np.ndarray, n: int = 400_000, seed: int = 0) -> dict[str, np.ndarray | float]:
     """Return averages of the flexible distribution at T (K) from n independent weighted draws.
 
-    Keys: ``torsion`` (probability per bin), ``bonds``, ``angles``, ``total`` (mean energies, kJ/mol).
+    Keys: ``torsion`` (probability per bin), ``bonds``, ``angles``, ``total`` (mean energies, kJ/mol); and the draws:
+    ``r`` (3, n), ``t`` (2, n), ``weight`` (n,).
     """
     rng, kT = np.random.default_rng(seed), BOLTZMANN * T
 
@@ -109,4 +110,7 @@ def exact(T: float, edges: np.ndarray, n: int = 400_000, seed: int = 0) -> dict[
         "bonds": float(w @ bonds),
         "angles": float(w @ angles),
         "total": float(w @ (bonds + angles + v_torsion + v_ends)),
+        "r": r,
+        "t": t,
+        "weight": w,
     }

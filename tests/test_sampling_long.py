@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
-import math
 import os
 import signal
 import threading
@@ -13,12 +11,10 @@ import butane
 import numpy as np
 import openmm
 import pytest
-from correlated_samples import EDGES, agree, check_ratio, histogram_p_value, mean_and_error
+from correlated_samples import EDGES, agree, check_ratio, histogram_p_value, histograms_agree, mean_and_error
 from real_structures import DATA
-from scipy import stats
 
 import peptidyn as ptd
-from peptidyn.core.statistics import statistical_inefficiency
 
 pytestmark = pytest.mark.slow
 
@@ -121,29 +117,6 @@ def test_gibbs_sampling_of_capped_alanine_equals_cartesian_dynamics():
         assert histograms_agree(angles[:, column], gibbs[:, column]), column
     assert not histograms_agree(angles[:, 0], rigid[:, 0])
     assert not agree(energy, rigid_energy)
-
-
-def histograms_agree(a: np.ndarray, b: np.ndarray, rate: float = 1e-5) -> bool:
-    """Whether two correlated series of a torsion have the same histogram, with the given rate of false alarms.
-
-    Every bin of 30 degrees is compared in units of its standard error, which counts the autocorrelation of being in
-    that bin, and the rate is shared among the bins (Bonferroni). Bins in which both together have less than 20
-    independent samples are joined. The rate is that of Gaussian errors; error bars are estimates themselves, so alarms
-    are a few times as frequent.
-    """
-    rare, groups = [], []
-    for low, high in itertools.pairwise(EDGES):
-        inside = [((x >= low) & (x < high)).astype(np.float64) for x in (a, b)]
-        independent = sum(x.sum() / statistical_inefficiency(x) for x in inside)
-        (groups if independent >= 20 else rare).append(inside)
-    if rare:
-        groups.append([np.sum(parts, axis=0) for parts in zip(*rare, strict=True)])
-    limit = stats.norm.isf(0.5 * rate / len(groups))
-    for group in groups:
-        (m1, e1), (m2, e2) = map(mean_and_error, group)
-        if abs(m1 - m2) > limit * math.hypot(e1, e2):
-            return False
-    return True
 
 
 def _dihedral(x: np.ndarray) -> float:

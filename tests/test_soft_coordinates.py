@@ -120,7 +120,12 @@ def test_words_add_up_to_everything():
 
 def test_every_word_builds_a_tree():
     structure = load(DATA / "all20.pdb")
-    assert {word for word in WORDS if not tree_of(structure, word).n_coordinates} == {"none", "amide", "carboxyl", "rotor"}
+    assert {word for word in WORDS if not tree_of(structure, word).n_coordinates} == {
+        "none",
+        "amide",
+        "carboxyl",
+        "rotor",
+    }
 
 
 def test_parts_are_soft_within_their_selections():

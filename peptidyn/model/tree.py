@@ -503,8 +503,10 @@ class TreeModel:
         return out
 
     def momenta(self, state: State, v: Any) -> np.ndarray:
-        """Return the generalised momenta M v = J^T m J v (n_dof,); O(n)."""
-        return self.generalized_forces(state, self.masses[:, None] * self.velocities(state, v))
+        """Return the generalised momenta M v = J^T m J v + a v (n_dof,); O(n)."""
+        momenta = self.generalized_forces(state, self.masses[:, None] * self.velocities(state, v))
+        momenta[self.coordinate_dof] += self.joint_inertia * np.asarray(v)[self.coordinate_dof]
+        return momenta
 
     def center_of_mass(self, state: State) -> np.ndarray:
         """Return the centre of mass of all atoms (3,), nm."""
