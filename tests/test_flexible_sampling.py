@@ -8,9 +8,8 @@ import butane
 import numpy as np
 import openmm
 import pytest
-from correlated_samples import EDGES, check_ratio, histogram_p_value, histograms_agree, mean_and_error
+from correlated_samples import EDGES, histogram_p_value, mean_and_error
 from random_trees import Beads, beads, serial_parents
-from real_structures import DATA
 from scipy import stats
 
 import peptidyn as ptd
@@ -236,97 +235,3 @@ def test_flexible_butane_has_its_exact_distribution(method):
         assert draws_agree(q[:, i], exact["t"][angle], exact["weight"]), tree.coordinates[i]
     mean, error = mean_and_error(energy)
     assert abs(mean - exact["total"]) < 4 * error
-
-
-@pytest.mark.slow
-def test_flexible_butane_without_fixman_potential_is_caught():
-    """With ten times the joint inertia and no U_F, bonds and angles come out wrong: the scores above would tell."""
-    T = 300.0
-    tree, system = flexible_butane()
-    exact = butane.exact(T, EDGES, 2_000_000)
-    inertia = 10 * ptd.joint_inertia(tree, system, 0.016)
-    _, q = langevin_samples(tree, system, T, 0.016, 12000, 20, seed=5, metric=inertia, fixman=False)
-    series = [q[:, i] for i in (*tree.stretch_index, *tree.bend_index)]
-    draws = [exact["r"][1], exact["r"][0], exact["r"][2], *exact["t"]]
-    assert not all(draws_agree(a, b, exact["weight"]) for a, b in zip(series, draws, strict=True))
-
-
-# ---------------------------------------------------------------------------- capped alanine, against Cartesian runs
-
-
-TEMPERATURE = 600.0
-
-
-@pytest.fixture(scope="module")
-def alanine():
-    """Capped alanine in vacuum, all soft, about its relaxed geometry; and what Cartesian dynamics at 600 K sees."""
-    structure = ptd.load_structure(DATA / "ala1.pdb")
-    system = ptd.make_system(structure.topology, "vacuum")
-    integrator = openmm.LangevinMiddleIntegrator(TEMPERATURE, 2.0, 0.0005)
-    integrator.setRandomNumberSeed(4)
-    context = openmm.Context(system, integrator, openmm.Platform.getPlatformByName("Reference"))
-    context.setPositions(structure.positions)
-    openmm.LocalEnergyMinimizer.minimize(context)
-    relaxed = context.getState(positions=True).getPositions(asNumpy=True)._value
-    tree = ptd.build_tree(ptd.Structure.from_openmm(structure.topology, system, relaxed), soft="all")
-    integrator.step(4000)
-    count, every = 8000, 150
-    energy, q = np.empty(count), np.empty((count, tree.n_coordinates))
-    for i in range(count):
-        integrator.step(every)
-        state = context.getState(positions=True, energy=True)
-        energy[i] = state.getPotentialEnergy()._value
-        q[i] = tree.state(state.getPositions(asNumpy=True)._value).q
-    return tree, system, energy, q
-
-
-def check_against_cartesian(alanine, energy, q, bias=0.0):
-    """Compare phi, psi, all bonds, angles and phases bin by bin, and the mean energy.
-
-    False-alarm rate 1e-5 per torsion, and 1e-4 for the others together; the mean energy may differ by 4 standard errors
-    and by `bias` (kJ/mol), the error of the time step.
-    """
-    tree, _, wanted_energy, wanted = alanine
-    (m1, e1), (m2, e2) = mean_and_error(energy), mean_and_error(wanted_energy)
-    assert abs(m1 - m2) < 4 * math.hypot(e1, e2) + bias
-    for i in tree.torsion_index:
-        if tree.coordinates[i].kind in ("phi", "psi"):
-            ours, theirs = (np.angle(np.exp(1j * x[:, i])) for x in (q, wanted))
-            assert histograms_agree(ours, theirs), tree.coordinates[i]
-    others = np.concatenate([tree.stretch_index, tree.bend_index, tree.phase_index])
-    for i in others.tolist():
-        ours, theirs = q[:, i], wanted[:, i]
-        if tree.coordinates[i].motion == "phase":
-            ours, theirs = (np.angle(np.exp(1j * (x - tree.q_reference[i]))) for x in (ours, theirs))
-        edges = np.concatenate([[-np.inf], np.quantile(theirs, np.linspace(0, 1, 9)[1:-1]), [np.inf]])
-        assert histograms_agree(ours, theirs, 1e-4 / len(others), edges), tree.coordinates[i]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("timestep", "bias"), [(0.016, 1.0), (0.024, 2.0)])
-def test_langevin_of_flexible_alanine_equals_cartesian_dynamics(alanine, timestep, bias):
-    tree, system, _, _ = alanine
-    count = int(round(8000 * 0.016 / timestep))
-    energy, q = langevin_samples(tree, system, TEMPERATURE, timestep, count, 12, seed=6)
-    check_against_cartesian(alanine, energy, q, bias)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("factor", [1, 10])
-def test_hmc_of_flexible_alanine_equals_cartesian_dynamics(alanine, factor):
-    """Also with ten times the joint inertia: the distribution does not depend on it."""
-    tree, system, _, _ = alanine
-    inertia = ptd.joint_inertia(tree, system, 0.012, steps_per_period=12.0, temperature=TEMPERATURE)
-    tree = tree.with_joint_inertia(factor * inertia)
-    energy, q = hmc_samples(tree, system, TEMPERATURE, 0.012, 12 if factor == 1 else 36, 5000, seed=7)
-    check_against_cartesian(alanine, energy, q)
-
-
-@pytest.mark.slow
-def test_energies_of_two_temperatures_have_the_ratio_of_boltzmann(alanine):
-    """ln(P_hot / P_cold) is linear in V with the slope 1/kT_cold - 1/kT_hot, within 4 standard errors."""
-    tree, system, _, _ = alanine
-    inertia = ptd.joint_inertia(tree, system, 0.012, steps_per_period=12.0, temperature=TEMPERATURE)
-    tree = tree.with_joint_inertia(inertia)
-    cold, hot = (hmc_samples(tree, system, T, 0.012, 12, 2500, seed=8)[0] for T in (550.0, TEMPERATURE))
-    check_ratio(cold, hot, 550.0, TEMPERATURE)
