@@ -191,9 +191,8 @@ def test_settings_from_file_and_command_line(tmp_path):
     )
     settings = resolve_settings({"time": "2ps", "preset": "angles"}, config)
     assert settings.temperature == 310.0 and settings.hydrogen_mass == 3.0 and settings.rigid == ("resid 1 to 3",)
-    assert (
-        settings.steps is None and settings.n_steps == 83
-    )  # at 24 fs; the command line's time replaces the file's steps
+    # 16 fs at 300 K, less by the square root at 310 K; the command line's time replaces the file's steps
+    assert settings.timestep == 15.7 and settings.steps is None and settings.n_steps == 127
     assert settings.soft_words == "phi psi chi omega angles"
     assert settings.seed is not None
     config.write_text(settings.to_toml())
@@ -420,7 +419,7 @@ def test_a_flexible_run_resumes_exactly_and_says_what_it_samples(capsys, tmp_pat
     """The joint inertias are measured once, at the relaxed geometry, and come back with the checkpoint."""
     flexible = (ALA1, *QUICK, "--preset", "flexible")
     status, out, _ = run(capsys, *flexible, "--steps", "30", "-o", tmp_path / "whole")
-    assert status == 0 and "66 degrees of freedom; langevin, 24 fs, auto metric" in out
+    assert status == 0 and "66 degrees of freedom; langevin, 16 fs, auto metric" in out
     assert "distribution: the force field's own: nothing is fixed" in out and "rates and velocities are not" in out
     assert "rigid units" not in out  # nothing is rigid, so no term was left out
     assert run(capsys, *flexible, "--steps", "15", "-o", tmp_path / "parts")[0] == 0

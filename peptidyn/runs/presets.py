@@ -23,7 +23,7 @@ class Preset:
     metric : {"physical", "auto"}
         Joint inertias: none, or those that the time step needs.
     langevin, ghmc : float
-        Default time steps with these inertias, fs; the second one is for all Metropolised dynamics.
+        Default time steps with these inertias up to 300 K, fs; the second one is for all Metropolised dynamics.
     physical : float
         Default time step without joint inertias, fs.
     distribution : str
@@ -38,22 +38,23 @@ class Preset:
     distribution: str
 
 
-# Steps: the largest at which configurational averages of Langevin dynamics on capped decaalanine stay right, and those
-# at which GHMC accepts nine proposals of ten. benchmarks/kinetic_metric.py measures them, docs/timestep.md lists them.
+# Steps of Langevin dynamics: averages on capped decaalanine stay right at 24 fs too, but in crowded molecules atoms that
+# meet at such steps end a run now and then. Metropolised steps reject that; theirs accept nine proposals of ten.
+# benchmarks/kinetic_metric.py measures them, docs/timestep.md lists them.
 PRESETS = {
     "torsions": Preset(
         "phi psi chi", "physical", 8.0, 8.0, 8.0,
         "the rigid model's: bonds, angles and omega are fixed at the reference geometry",
     ),
     "angles": Preset(
-        "phi psi chi omega angles", "auto", 24.0, 24.0, 4.0,
+        "phi psi chi omega angles", "auto", 16.0, 24.0, 4.0,
         "backbone angles and omega as in the force field, the rest fixed at the reference geometry",
     ),
     "heavy": Preset(
-        "heavy", "auto", 24.0, 24.0, 1.0,
+        "heavy", "auto", 16.0, 24.0, 1.0,
         "bond lengths and hydrogens fixed at the reference geometry, everything else as in the force field",
     ),
-    "flexible": Preset("all", "auto", 24.0, 16.0, 0.5, "the force field's own: nothing is fixed"),
+    "flexible": Preset("all", "auto", 16.0, 16.0, 0.5, "the force field's own: nothing is fixed"),
 }  # fmt: skip
 """From the rigid model, the default, to the flexible force field."""
 

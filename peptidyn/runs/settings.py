@@ -161,6 +161,11 @@ class ModelSettings:
         return "ghmc"
 
     @property
+    def hottest(self) -> float:
+        """The temperature that default time steps of Langevin dynamics follow, K."""
+        return 300.0
+
+    @property
     def metric_word(self) -> str:
         """The kinetic metric, given or by default: ``physical`` or ``auto``."""
         if self.metric is not None:
@@ -174,7 +179,10 @@ class ModelSettings:
             return 1e-3 * self.timestep
         preset: Preset = PRESETS[self.preset] if self.soft is None else preset_for_step(self.soft)
         step = preset.langevin if self.dynamics == "langevin" else preset.ghmc
-        step = preset.physical if self.metric_word == "physical" else step
+        if self.metric_word == "physical":
+            step = preset.physical
+        elif self.dynamics == "langevin":
+            step = round(step * min(1.0, (300.0 / self.hottest) ** 0.5), 1)  # atoms move as far per step as at 300 K
         return 1e-3 * (min(step, WATER_STEP) if self.solvent in WATER_MODELS else step)
 
     @property
@@ -279,6 +287,11 @@ class RunSettings(ModelSettings):
     def dynamics(self) -> str:
         """The ensemble, whose default time steps hold."""
         return self.ensemble
+
+    @property
+    def hottest(self) -> float:
+        """The temperature, K."""
+        return self.temperature
 
     @property
     def distribution(self) -> str:
