@@ -38,8 +38,8 @@ class Preset:
     distribution: str
 
 
-# Steps of Langevin dynamics: averages on capped decaalanine stay right at 24 fs too, but in crowded molecules atoms that
-# meet at such steps end a run now and then. Metropolised steps reject that; theirs accept nine proposals of ten.
+# Steps of Langevin dynamics: averages on capped decaalanine stay right at 24 fs too, but in crowded molecules atoms
+# that meet at such steps end a run now and then. Metropolised steps reject that; theirs accept nine proposals of ten.
 # benchmarks/kinetic_metric.py measures them, docs/timestep.md lists them.
 PRESETS = {
     "torsions": Preset(
