@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
+from functools import cache
 
 import butane
 import numpy as np
 import openmm
 import pytest
-from correlated_samples import EDGES, histogram_p_value, mean_and_error
+from correlated_samples import EDGES, check_ratio, histogram_p_value, histograms_agree, mean_and_error
 from random_trees import Beads, beads, serial_parents
+from real_structures import DATA
 from scipy import stats
 
 import peptidyn as ptd
@@ -235,3 +237,113 @@ def test_flexible_butane_has_its_exact_distribution(method):
         assert draws_agree(q[:, i], exact["t"][angle], exact["weight"]), tree.coordinates[i]
     mean, error = mean_and_error(energy)
     assert abs(mean - exact["total"]) < 4 * error
+
+
+# ---------------------------------------------------------------------------- capped alanine, against Cartesian runs
+
+
+@cache
+def relaxed_alanine():
+    """Return (tree, System) of capped alanine in vacuum with everything soft, about its relaxed geometry."""
+    structure = ptd.load_structure(DATA / "ala1.pdb")
+    system = ptd.make_system(structure.topology, "vacuum")
+    context = openmm.Context(system, openmm.VerletIntegrator(0.001), openmm.Platform.getPlatformByName("Reference"))
+    context.setPositions(structure.positions)
+    openmm.LocalEnergyMinimizer.minimize(context)
+    relaxed = context.getState(positions=True).getPositions(asNumpy=True)._value
+    return ptd.build_tree(ptd.Structure.from_openmm(structure.topology, system, relaxed), soft="all"), system
+
+
+@cache
+def cartesian_samples(T):
+    """Return energies and soft coordinates of 600 ps of OpenMM's Langevin dynamics at 0.5 fs."""
+    tree, system = relaxed_alanine()
+    integrator = openmm.LangevinMiddleIntegrator(T, 2.0, 0.0005)
+    integrator.setRandomNumberSeed(4)
+    context = openmm.Context(system, integrator, openmm.Platform.getPlatformByName("Reference"))
+    context.setPositions(tree.positions(tree.reference))
+    integrator.step(4000)
+    count, every = 8000, 150
+    energy, q = np.empty(count), np.empty((count, tree.n_coordinates))
+    for i in range(count):
+        integrator.step(every)
+        state = context.getState(positions=True, energy=True)
+        energy[i] = state.getPotentialEnergy()._value
+        q[i] = tree.state(state.getPositions(asNumpy=True)._value).q
+    return energy, q
+
+
+def left_well(tree, energy, q):
+    """Return the samples outside the well at phi = 70 degrees, which is entered once in 600 ps even at 600 K."""
+    (phi,) = (i for i in tree.torsion_index if tree.coordinates[i].kind == "phi")
+    keep = np.abs(np.angle(np.exp(1j * (q[:, phi] - np.deg2rad(70))))) > np.deg2rad(80)
+    assert keep.mean() > 0.5
+    return energy[keep], q[keep]
+
+
+def of_methyl(tree, coordinate):
+    """True for coordinates of methyl hydrogens.
+
+    A methyl group turns ten times in 600 ps at 300 K, and its hydrogens differ by where they are.
+    """
+    elements = tree.atoms.element
+    return any(
+        elements[a] == "H" and sum(elements[b] == "H" for b in tree.atoms.neighbours[tree.atoms.neighbours[a][0]]) == 3
+        for a in coordinate.atoms
+    )
+
+
+def check_against_cartesian(T, energy, q, bias=0.0):
+    """Compare phi, psi, all bonds, angles and phases bin by bin, and the mean energy, in the left wells of phi.
+
+    False-alarm rate 1e-5 per torsion, and 1e-4 for the others together; the mean energy may differ by 4 standard errors
+    and by `bias` (kJ/mol), the error of the time step. At 300 K methyl hydrogens are left out.
+    """
+    tree, _ = relaxed_alanine()
+    wanted_energy, wanted = left_well(tree, *cartesian_samples(T))
+    energy, q = left_well(tree, energy, q)
+    (m1, e1), (m2, e2) = mean_and_error(energy), mean_and_error(wanted_energy)
+    assert abs(m1 - m2) < 4 * math.hypot(e1, e2) + bias
+    for i in tree.torsion_index:
+        if tree.coordinates[i].kind in ("phi", "psi"):
+            ours, theirs = (np.angle(np.exp(1j * x[:, i])) for x in (q, wanted))
+            assert histograms_agree(ours, theirs), tree.coordinates[i]
+    others = [
+        i for i, c in enumerate(tree.coordinates) if c.motion != "torsion" and not (T < 400 and of_methyl(tree, c))
+    ]
+    for i in others:
+        ours, theirs = q[:, i], wanted[:, i]
+        if tree.coordinates[i].motion == "phase":
+            ours, theirs = (np.angle(np.exp(1j * (x - tree.q_reference[i]))) for x in (ours, theirs))
+        edges = np.concatenate([[-np.inf], np.quantile(theirs, np.linspace(0, 1, 9)[1:-1]), [np.inf]])
+        assert histograms_agree(ours, theirs, 1e-4 / len(others), edges), tree.coordinates[i]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("T", "timestep", "bias"), [(600.0, 0.012, 1.0), (300.0, 0.016, 1.0), (300.0, 0.024, 1.5)])
+def test_langevin_of_flexible_alanine_equals_cartesian_dynamics(T, timestep, bias):
+    tree, system = relaxed_alanine()
+    energy, q = langevin_samples(tree, system, T, timestep, 8000, 12, seed=6)
+    check_against_cartesian(T, energy, q, bias)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("factor", "steps"), [(1, 12), (10, 36)])
+def test_hmc_of_flexible_alanine_equals_cartesian_dynamics(factor, steps):
+    """Also with ten times the joint inertia: the distribution does not depend on it."""
+    tree, system = relaxed_alanine()
+    inertia = ptd.joint_inertia(tree, system, 0.012, steps_per_period=12.0, temperature=600.0)
+    tree = tree.with_joint_inertia(factor * inertia)
+    check_against_cartesian(600.0, *hmc_samples(tree, system, 600.0, 0.012, steps, 5000, seed=7))
+
+
+@pytest.mark.slow
+def test_energies_of_two_temperatures_have_the_ratio_of_boltzmann():
+    """ln(P_hot / P_cold) is linear in V with the slope 1/kT_cold - 1/kT_hot, within 4 standard errors."""
+    tree, system = relaxed_alanine()
+    inertia = ptd.joint_inertia(tree, system, 0.012, steps_per_period=12.0, temperature=600.0)
+    tree = tree.with_joint_inertia(inertia)
+    cold, hot = (
+        left_well(tree, *hmc_samples(tree, system, T, 0.012, 12, 4000, seed=8))[0] for T in (500.0, 600.0)
+    )  # fmt: skip
+    check_ratio(cold, hot, 500.0, 600.0)
