@@ -7,13 +7,13 @@ kind        bond
 ==========  =====================================================================================
 phi         N-CA of an amino acid that follows another residue (proline's lies in its ring)
 psi         CA-C followed by another residue
-carboxyl    CA-C at the end of a chain: it turns the terminal oxygens; opened by "psi"
+carboxyl    CA-C at the end of a chain: it turns the terminal oxygens; soft with "psi"
 omega       C-N between residues
 chi1..chi5  side-chain bonds of amino acids, counted from CA
 methyl      a bond that turns nothing but the hydrogens of a carbon
 polar       a bond that turns nothing but the hydrogens of N, O, S (NH3+, NH2, OH, SH)
-amide       a C-N amide bond elsewhere (side chains, ligands); opened by "omega"
-rotor       any other acyclic single bond, in any other molecule; opened by "chi"
+amide       a C-N amide bond elsewhere (side chains, ligands); soft with "omega"
+rotor       any other acyclic single bond, in any other molecule; soft with "chi"
 ==========  =====================================================================================
 
 `find_bends` lists the backbone angles N-CA-C, CA-C-N and C-N-CA.
