@@ -76,7 +76,7 @@ def build_tree(
     kept = open_atoms.bonds
     molecule = components(atoms.n_atoms, np.concatenate([kept, glue]))
     roots = _root_atoms(open_atoms, molecule, root, inner=bool(request.kinds & BY_ATOM))
-    joints, hard_bonds = find_joints(open_atoms, x, request, glue, cuts, roots)
+    joints, hard_bonds = find_joints(atoms, x, request, glue, cuts, roots)
     is_joint = np.array([(j, k) in joints for j, k in kept.tolist()], dtype=bool)
     hard_edges = np.concatenate([kept[~is_joint], glue])
     body = components(atoms.n_atoms, hard_edges)

@@ -81,8 +81,9 @@ def check_backbone(atoms: Atoms) -> None:
 class _Namer:
     """Names the rotors of one molecule table; holds what every question needs."""
 
-    def __init__(self, atoms: Atoms, positions: np.ndarray):
+    def __init__(self, atoms: Atoms, positions: np.ndarray, whole: Atoms):
         self.atoms = atoms
+        self.whole = whole
         self.positions = positions
         self.hydrogen = is_hydrogen(atoms)
         self.amino: dict[int, bool] = {}
@@ -179,8 +180,11 @@ class _Namer:
             table = atoms.residue_atoms[residue_j]
             if {name_j, name_k} == {"N", "CA"}:
                 before = self._previous_carbon(table["N"], residue_j)
-                if before >= 0:
+                if before in self.atoms.neighbours[table["N"]]:
                     return self._measured("phi", (before, table["N"], table["CA"], table["C"]), residue_j)
+                beside = self.plane_atom(table["N"], table["CA"])
+                if before >= 0 and beside >= 0:  # beyond a bond that is cut, where it measures more than this torsion
+                    return self._measured("phi", (beside, table["N"], table["CA"], table["C"]), residue_j)
             elif {name_j, name_k} == {"CA", "C"}:
                 after = self._next_nitrogen(table["C"], residue_j)
                 if after >= 0:
@@ -262,7 +266,7 @@ class _Namer:
 
     def _previous_carbon(self, nitrogen: int, residue: int) -> int:
         """Return the carbonyl carbon that precedes `nitrogen`, or -1."""
-        for a in self.atoms.neighbours[nitrogen]:
+        for a in self.whole.neighbours[nitrogen]:
             elsewhere = self.atoms.residue[a] != residue
             if elsewhere and self.atoms.element[a] == "C" and (self.atoms.name[a] == "C" or self.is_amide(a, nitrogen)):
                 return a
@@ -300,7 +304,9 @@ def _branch(name: str) -> str:
     return name[len(name.rstrip("0123456789")) :]
 
 
-def find_rotors(atoms: Atoms, positions: np.ndarray, acyclic: np.ndarray) -> tuple[list[Rotor], dict[int, str]]:
+def find_rotors(
+    atoms: Atoms, positions: np.ndarray, acyclic: np.ndarray, whole: Atoms
+) -> tuple[list[Rotor], dict[int, str]]:
     """Name every bond that could turn.
 
     Parameters
@@ -310,6 +316,8 @@ def find_rotors(atoms: Atoms, positions: np.ndarray, acyclic: np.ndarray) -> tup
         Used to judge double bonds where no bond order is known, and collinear atoms.
     acyclic : (n_bonds,) bool
         Bonds that lie on no ring.
+    whole : Atoms
+        The same atoms with the bonds that are cut; they tell which bond is a phi.
 
     Returns
     -------
@@ -318,7 +326,7 @@ def find_rotors(atoms: Atoms, positions: np.ndarray, acyclic: np.ndarray) -> tup
     stiff : dict
         Bond index -> reason, for acyclic bonds between non-terminal atoms that cannot turn.
     """
-    namer = _Namer(atoms, positions)
+    namer = _Namer(atoms, positions, whole)
     degree = np.bincount(atoms.bonds.ravel(), minlength=atoms.n_atoms)
     inner = acyclic & (degree[atoms.bonds] > 1).all(axis=1)
     rotors: list[Rotor] = []

@@ -99,14 +99,14 @@ Joints = dict[Pair, Joint]
 
 
 def find_joints(
-    atoms: Atoms, x: np.ndarray, soft: SoftRequest, glue: np.ndarray, cuts: Cuts, roots: np.ndarray
+    whole: Atoms, x: np.ndarray, soft: SoftRequest, glue: np.ndarray, cuts: Cuts, roots: np.ndarray
 ) -> tuple[Joints, list[HardBond]]:
     """Return the joints, and the bonds that could turn but do not.
 
     Parameters
     ----------
-    atoms : Atoms
-        Without the bonds that are cut.
+    whole : Atoms
+        With the bonds that are cut.
     x : (n_atoms, 3), nm
     soft : SoftRequest
     glue : (n, 2) int
@@ -115,9 +115,10 @@ def find_joints(
     roots : (n_molecules,) int
         An atom of the root body of every molecule.
     """
+    atoms = whole.without_bonds(cuts.bonds)
     acyclic = bridges(atoms.n_atoms, atoms.bonds)
     movable = bridges(atoms.n_atoms, np.concatenate([atoms.bonds, glue]))[: len(atoms.bonds)]
-    rotors, stiff = chemistry.find_rotors(atoms, x, acyclic)
+    rotors, stiff = chemistry.find_rotors(atoms, x, acyclic, whole)
     ring, frozen = _pairs(atoms.bonds[~acyclic]), _pairs(atoms.bonds[~movable])
     joints: Joints = {}
     hard: list[HardBond] = []
