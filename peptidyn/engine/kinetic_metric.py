@@ -21,7 +21,6 @@ import numpy as np
 from peptidyn.core.errors import ArgumentError
 from peptidyn.core.residues import WATERS
 from peptidyn.core.units import BOLTZMANN, plain
-from peptidyn.engine.stiffness import measure_stiffness
 from peptidyn.metric.fixman_potential import check_temperature
 from peptidyn.model.tree import TreeModel
 from peptidyn.solvers.protocol import get_solver
@@ -82,6 +81,10 @@ def joint_inertia(
     (n_coordinates,) array
         Da nm^2, and Da for bond lengths; for `TreeModel.with_joint_inertia` and the `metric` of integrators.
     """
+    from peptidyn.engine.stiffness import (
+        measure_stiffness,  # imports scipy.sparse, which physical dynamics does not need
+    )
+
     h = float(plain(timestep))
     if not (np.isfinite(h) and h > 0):
         raise ArgumentError(f"the time step is {h:g} ps, expected a positive time")
