@@ -15,6 +15,16 @@ EDGES = np.linspace(-np.pi, np.pi, 13)
 """Bins of a torsion, 30 degrees each."""
 
 
+def autoregressive(n: int, rho: float, rng: np.random.Generator) -> np.ndarray:
+    """Return a stationary AR(1) series: g = (1 + rho) / (1 - rho)."""
+    x = np.empty(n)
+    x[0] = rng.normal()
+    noise = np.sqrt(1 - rho**2) * rng.normal(size=n)
+    for i in range(1, n):
+        x[i] = rho * x[i - 1] + noise[i]
+    return x
+
+
 def histogram_p_value(torsion: np.ndarray, expected: np.ndarray) -> float:
     """p-value of chi squared over bins, thinned to independent samples; bins with less than 5 are joined."""
     parts = (np.cos(torsion), np.sin(torsion), np.cos(2 * torsion), np.cos(3 * torsion))

@@ -75,7 +75,7 @@ def test_files_of_a_run(whole_run):
     summary = json.loads((whole_run / "summary.json").read_text())
     assert summary["complete"] and summary["steps"] == 60 and summary["frames"] == 12
     assert summary["time_ps"] == 0.48 and summary["platform"] == "Reference" and summary["fixman"]
-    assert summary["settings"]["seed"] == 5 and summary["ns_per_day"] > 0
+    assert summary["settings"]["seed"] == 5 and summary["ns_per_day"] > 0 and summary["drift_fallbacks"] == 0
     trajectory = mdtraj.load(whole_run / "trajectory.dcd", top=whole_run / "topology.pdb")
     assert trajectory.n_frames == 12
     assert len((whole_run / "log.csv").read_text().splitlines()) == 13

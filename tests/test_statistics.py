@@ -4,18 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from correlated_samples import autoregressive
 
 from peptidyn.core.statistics import kish_size, statistical_inefficiency, weighted_average, weighted_histogram
-
-
-def autoregressive(n, rho, rng):
-    """Return a stationary AR(1) series: g = (1 + rho) / (1 - rho)."""
-    x = np.empty(n)
-    x[0] = rng.normal()
-    noise = np.sqrt(1 - rho**2) * rng.normal(size=n)
-    for i in range(1, n):
-        x[i] = rho * x[i - 1] + noise[i]
-    return x
 
 
 @pytest.mark.parametrize("rho", [0.0, 0.5, 0.9])

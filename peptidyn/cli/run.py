@@ -57,4 +57,7 @@ def run_command(options: argparse.Namespace) -> int:
 
     say = speaker(options)
     result = run(say=say, **run_arguments(options, RunSettings))
-    return end_run(result, f"{result.summary['time_ps']:g} ps, {result.summary['frames']} frames", plot_run, say)
+    done = f"{result.summary['time_ps']:g} ps, {result.summary['frames']} frames"
+    if fallbacks := result.summary["drift_fallbacks"]:
+        say(f"note: {fallbacks} drifts were solved by Anderson's method; if they are many, the time step is too large")
+    return end_run(result, done, plot_run, say)

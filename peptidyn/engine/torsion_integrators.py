@@ -107,6 +107,7 @@ class TorsionIntegrator(openmm.CustomIntegrator):
         self._force = np.zeros((self.tree.n_atoms, 3))
         self._context: Any = None
         self._known: tuple[np.ndarray, np.ndarray] | None = None
+        self._surroundings: tuple[Any, ...] = ()
         self.notes: list[str] = []
 
     @property
@@ -155,7 +156,9 @@ class TorsionIntegrator(openmm.CustomIntegrator):
             return
         self.tree = tree
         if self._mover is not None:
+            fallbacks = self._mover.fallbacks
             self._mover = self._stepper.mover = Mover(tree, state)
+            self._mover.fallbacks = fallbacks
             self._stepper.forget()
 
     def set_tree(self, tree: TreeModel) -> None:
@@ -196,13 +199,23 @@ class TorsionIntegrator(openmm.CustomIntegrator):
 
     @property
     def counters(self) -> dict[str, int]:
-        """What the integrator counts beside steps: proposals of GHMC."""
-        return {}
+        """What the integrator counts beside steps: drifts that Anderson's method solved; GHMC also its proposals."""
+        return {"fallbacks": self.mover.fallbacks}
 
     @counters.setter
     def counters(self, values: dict[str, int]) -> None:
-        if values:
-            raise ArgumentError(f"{type(self).__name__} counts no {', '.join(values)}")
+        unknown = [name for name in values if name not in self.counters]
+        if unknown:
+            raise ArgumentError(f"{type(self).__name__} counts no {', '.join(unknown)}")
+        self.mover.fallbacks = values.get("fallbacks", 0)
+
+    @property
+    def drift_fallbacks(self) -> int:
+        """Times that the usual iterations did not solve a drift, and Anderson's method on the same equations did.
+
+        One in many thousand steps is nothing to worry about; more of them mean that the time step is near its limit.
+        """
+        return self.mover.fallbacks
 
     @property
     def solver_iterations(self) -> int:
@@ -223,10 +236,21 @@ class TorsionIntegrator(openmm.CustomIntegrator):
         raise ModelError("this integrator is not bound to a Context; create a Context or Simulation with it first")
 
     def _read(self, context: Any) -> None:
-        """Take positions and velocities from the Context if they are not those left there by the last step."""
-        state = context.getState(positions=True, velocities=True)
+        """Take positions and velocities from the Context if they are not those left there by the last step.
+
+        Forces that were kept from the last step are dropped if they may have changed since: by force groups, by
+        parameters of the Context, or by its box.
+        """
+        state = context.getState(positions=True, velocities=True, parameters=True)
         x = np.array(state.getPositions(asNumpy=True)._value)
         v = np.array(state.getVelocities(asNumpy=True)._value)
+        surroundings = (
+            self.getIntegrationForceGroups(), dict(state.getParameters()),
+            state.getPeriodicBoxVectors(asNumpy=True)._value.tolist(),
+        )  # fmt: skip
+        if surroundings != self._surroundings:
+            self._stepper.forget()
+        self._surroundings = surroundings
         if self._known is not None and np.array_equal(x, self._known[0]) and np.array_equal(v, self._known[1]):
             return
         if self._known is None or not np.array_equal(x, self._known[0]):
@@ -300,11 +324,13 @@ class TorsionIntegrator(openmm.CustomIntegrator):
 
     def _before_step(self) -> None:
         """Keep what `_go_back` needs beside the mark that a step makes."""
+        self._fallbacks_before = self.mover.fallbacks
 
     def _go_back(self, done: int, rng_state: Any) -> None:
         """Undo an unfinished step, its random numbers included; `done` steps were made since `rng_state`."""
         self.mover.flush()  # the mark itself may be waiting
         self.mover.undo()
+        self.mover.fallbacks = self._fallbacks_before
         self._stepper.forget()
         self.rng.bit_generator.state = rng_state
         draws = sum(letter == "O" for letter, _ in self._stepper.moves)
@@ -544,14 +570,16 @@ class TorsionGHMCIntegrator(_ThermalIntegrator):
 
     @property
     def counters(self) -> dict[str, int]:
-        """Proposals made, and those accepted."""
+        """Proposals made, those accepted, and drifts that Anderson's method solved."""
         assert isinstance(self._stepper, MetropolisStepper)
-        return {"proposed": self._stepper.proposed, "accepted": self._stepper.accepted}
+        own = {"proposed": self._stepper.proposed, "accepted": self._stepper.accepted}
+        return {**own, "fallbacks": self.mover.fallbacks}
 
     @counters.setter
     def counters(self, values: dict[str, int]) -> None:
         assert isinstance(self._stepper, MetropolisStepper)
         self._stepper.proposed, self._stepper.accepted = values["proposed"], values["accepted"]
+        self.mover.fallbacks = values.get("fallbacks", 0)
 
 
 def _check_friction(friction: Any) -> float:

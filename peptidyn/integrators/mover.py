@@ -52,6 +52,8 @@ class Mover:
     out_of_range : int
         A soft coordinate that left its range in the last drift that failed: an angle beyond 0 or 180 degrees, or a bond
         without length; -1 if none did.
+    fallbacks : int
+        Programs of moves with a drift that the usual iterations did not solve, and Anderson's method did.
     """
 
     def __init__(self, tree: TreeModel, state: State | None = None, momenta: Any = None):
@@ -71,6 +73,7 @@ class Mover:
         self._status = np.zeros(nm, dtype=np.int64)
         self.iterations = np.zeros(nm, dtype=np.int64)
         self.out_of_range = -1
+        self.fallbacks = 0
         packed = pack(tree)
         self._arguments = (
             packed, make_scratch(packed, nm),
@@ -128,6 +131,7 @@ class Mover:
             raise_singular(self.tree, -2 - worst)
         if motions.DRIFT in moves:
             self.iterations[:] = self._status
+            self.fallbacks += bool((self._status > motions.DRIFT_ITERATIONS).any())
             if worst < 0:
                 self.out_of_range = self._find_out_of_range()
                 self._forget()

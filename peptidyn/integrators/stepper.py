@@ -180,7 +180,7 @@ class MetropolisStepper(Stepper):
         self.mover.momentum *= -1.0
         back = self.mover.drift(self.timestep)
         distance = max(
-            float(np.abs(a - b).max(initial=0.0)) for a, b in zip(self.mover.save()[:2], start[:2], strict=True)
+            float(np.abs(a - b).max(initial=0.0)) for a, b in zip(self.mover.save()[:3], start[:3], strict=True)
         )
         self.mover.restore(end)
         return back and distance < REVERSE_TOLERANCE

@@ -284,6 +284,7 @@ def _summarise(
         "settings": asdict(settings),
         "notes": list(simulation.integrator.notes),
     }
+    summary["drift_fallbacks"] = simulation.integrator.drift_fallbacks
     if isinstance(simulation.integrator, TorsionGHMCIntegrator):
         summary["acceptance"] = simulation.integrator.acceptance
     if frames:
