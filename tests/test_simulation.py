@@ -109,13 +109,6 @@ def test_foreign_integrators_and_platforms_are_refused(alanine):
         TorsionSimulation(structure.topology, system, make_integrator("nve", tree), "Abacus")
 
 
-def test_a_system_with_constraints_is_refused_at_once(alanine):
-    structure, _ = alanine
-    system = app.ForceField("amber14-all.xml").createSystem(structure.topology, constraints=app.HBonds)
-    with pytest.raises(ModelError, match="constraints=None"):
-        TorsionSimulation(structure.topology, system, make_integrator("nve", ptd.build_tree(structure)), "Reference")
-
-
 def test_starts_at_the_reference(alanine):
     simulation = make_simulation(alanine)
     assert np.abs(positions_of(simulation) - alanine[0].positions).max() < 1e-12

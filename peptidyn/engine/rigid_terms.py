@@ -8,7 +8,7 @@ Bonds are constant too, but stay: OpenMM tells by them which atoms form a molecu
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +16,7 @@ import numpy as np
 import openmm
 
 from peptidyn.core.errors import ArgumentError
+from peptidyn.model.rigid_units import same_unit
 from peptidyn.model.tree import TreeModel
 
 CONSTANT = "energy of the angles and torsions inside rigid units"
@@ -87,7 +88,7 @@ def drop_rigid_terms(system: Any, tree: TreeModel) -> tuple[Any, DroppedTerms]:
         raise ArgumentError(
             f"the System has {system.getNumParticles()} particles but the tree has {tree.n_atoms} atoms"
         )
-    inside = _inside_one_unit(tree)
+    inside = same_unit(tree)
     lean, constant = copy.deepcopy(system), openmm.System()
     for _ in range(tree.n_atoms):
         constant.addParticle(1.0)
@@ -113,21 +114,7 @@ def lacks_rigid_terms(system: Any) -> bool:
     return any(force.getName() == CONSTANT for force in system.getForces())
 
 
-def _inside_one_unit(tree: TreeModel) -> Callable[[list[int]], bool]:
-    """Return a function that tells whether atoms all belong to one rigid unit."""
-    start, atoms = tree.unit_members
-    units: list[set[int]] = [set() for _ in range(tree.n_atoms)]
-    for link in range(tree.n_links):
-        for atom in atoms[start[link] : start[link + 1]].tolist():
-            units[atom].add(link)
-
-    def inside(members: list[int]) -> bool:
-        return bool(set.intersection(*(units[atom] for atom in members)))
-
-    return inside
-
-
-def _split(force: Any, inside: Callable[[list[int]], bool]) -> tuple[Any, Any]:
+def _split(force: Any, inside: Callable[[Iterable[int]], bool]) -> tuple[Any, Any]:
     """Return two forces like `force`: one with the terms that vary, one with those inside a rigid unit."""
     terms = _KINDS[type(force)]
     parts = (type(force)(), type(force)())

@@ -14,8 +14,9 @@ from peptidyn.core.units import plain, plain_array
 from peptidyn.engine import checkpoints
 from peptidyn.engine.minimisation import Minimum, Watch, minimise, minimise_cartesian
 from peptidyn.engine.rigid_terms import lacks_rigid_terms
-from peptidyn.engine.torsion_integrators import TorsionIntegrator
+from peptidyn.engine.torsion_integrators import TorsionIntegrator, read_forces
 from peptidyn.integrators.mover import Mover
+from peptidyn.io.virtual_sites import place_virtual_sites
 
 
 class TorsionSimulation(app.Simulation):
@@ -28,7 +29,7 @@ class TorsionSimulation(app.Simulation):
     ----------
     topology : openmm.app.Topology
     system : openmm.System, or the name of an XML file
-        Without constraints, virtual sites, barostats and Andersen thermostats; refused otherwise.
+        Constraints must lie inside rigid units; barostats and Andersen thermostats are refused.
     integrator : TorsionVerletIntegrator, TorsionLangevinIntegrator or TorsionGHMCIntegrator
     platform : openmm.Platform or str, optional
         OpenMM's fastest if not given.
@@ -101,7 +102,7 @@ class TorsionSimulation(app.Simulation):
         x = mover.positions()
         self.context.setPositions(x)
         state = self.context.getState(energy=True, forces=True)
-        force = np.ascontiguousarray(state.getForces(asNumpy=True)._value, dtype=np.float64)
+        force = read_forces(state, np.empty_like(x), self.tree.virtual_sites)
         return state.getPotentialEnergy()._value, mover.project(force)
 
     def minimizeEnergy(self, tolerance: Any = None, maxIterations: int = 0, reporter: Any = None) -> None:
@@ -146,6 +147,8 @@ class TorsionSimulation(app.Simulation):
         x = plain_array(positions)
         if not np.isfinite(x).all():
             raise ModelError("the new geometry holds coordinates that are not finite numbers")
+        if len(self.tree.virtual_sites):
+            x = place_virtual_sites(self.system, x)
         self.integrator.set_tree(self.tree.with_geometry(x))
         self._geometry = x
         self.integrator.set_motion(self.tree.reference, np.zeros(self.tree.n_dof))

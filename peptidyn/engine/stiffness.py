@@ -15,6 +15,7 @@ import openmm
 from numba import njit
 from scipy.sparse import csr_array
 
+from peptidyn.io.virtual_sites import copy_particles
 from peptidyn.model.tree import TreeModel
 
 TURN, LENGTH = 1e-3, 1e-4
@@ -59,9 +60,7 @@ def measure_stiffness(tree: TreeModel, system: Any) -> csr_array:
     (n_coordinates, n_coordinates) sparse array
         Symmetric; kJ/mol per rad^2, rad nm or nm^2.
     """
-    bonded = openmm.System()
-    for i in range(system.getNumParticles()):
-        bonded.addParticle(system.getParticleMass(i))
+    bonded = copy_particles(system)
     terms: set[tuple[int, ...]] = set()
     for force in system.getForces():
         found = bonded_terms(force)
@@ -90,7 +89,8 @@ def measure_stiffness(tree: TreeModel, system: Any) -> csr_array:
 def _torque(tree: TreeModel, context: Any, displacement: np.ndarray) -> np.ndarray:
     state = tree.reference.replace(q=tree.q_reference + displacement)
     context.setPositions(tree.positions(state))
-    forces = context.getState(forces=True).getForces(asNumpy=True)._value
+    forces = np.array(context.getState(forces=True).getForces(asNumpy=True)._value)
+    forces[tree.virtual_sites] = 0.0  # OpenMM has added these to the atoms that place the sites
     return tree.generalized_forces(state, forces)
 
 

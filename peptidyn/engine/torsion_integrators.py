@@ -6,8 +6,8 @@ where OpenMM's own integrators stand:
     integrator = ptd.TorsionLangevinIntegrator(tree, 300*kelvin, 1/picosecond, 8*femtoseconds)
     simulation = app.Simulation(topology, system, integrator)
 
-The System must have no constraints: the tree holds bonds and angles. After every step() the Context has the right
-positions, velocities, time and step count.
+The tree holds bonds and angles, so constraints of the System must lie inside its rigid units. After every step() the
+Context has the right positions, velocities, time and step count.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from peptidyn.engine.kinetic_metric import (
     metropolis_steps,
     tree_with_metric,
 )
-from peptidyn.engine.system_check import check_system
+from peptidyn.engine.system_check import check_constraints, check_system
 from peptidyn.integrators.mover import Mover
 from peptidyn.integrators.stepper import THERMAL_TOLERANCE, MetropolisStepper, Stepper
 from peptidyn.metric.fixman_potential import check_temperature
@@ -58,7 +58,7 @@ def repartition_hydrogen_mass(tree: TreeModel, hydrogen_mass: Any) -> np.ndarray
         change = target - masses[i]
         masses[i] += change
         masses[heavy] -= change
-    bad = np.flatnonzero(masses <= 0)
+    bad = np.flatnonzero((masses <= 0) & (tree.masses > 0))
     if bad.size:
         raise ArgumentError(
             f"hydrogen_mass is {target:g} Da, which leaves {tree.atoms.label(int(bad[0]))} without mass; give less"
@@ -66,15 +66,19 @@ def repartition_hydrogen_mass(tree: TreeModel, hydrogen_mass: Any) -> np.ndarray
     return masses
 
 
-def read_forces(state: Any, out: np.ndarray) -> np.ndarray:
+def read_forces(state: Any, out: np.ndarray, sites: np.ndarray) -> np.ndarray:
     """Write the forces of an OpenMM State into `out` (n_atoms, 3), kJ/mol/nm, and return it.
 
-    The public call makes a Quantity, which takes longer than the projection of the forces; what it calls does not.
+    OpenMM adds the forces on virtual `sites` to the atoms that place them, and reports them at the sites too; here
+    those are zero. The public call makes a Quantity, which takes longer than the projection of the forces; what it
+    calls does not.
     """
     if hasattr(state, "_getVectorAsNumpy"):
         state._getVectorAsNumpy(openmm.State.Forces, out)
     else:
         out[:] = state.getForces(asNumpy=True)._value
+    if len(sites):
+        out[sites] = 0.0
     return out
 
 
@@ -105,6 +109,7 @@ class TorsionIntegrator(openmm.CustomIntegrator):
         self.rng = np.random.default_rng(seed)
         self._mover: Mover | None = None
         self._force = np.zeros((self.tree.n_atoms, 3))
+        self._sites = self.tree.virtual_sites
         self._context: Any = None
         self._known: tuple[np.ndarray, np.ndarray] | None = None
         self._surroundings: tuple[Any, ...] = ()
@@ -165,6 +170,10 @@ class TorsionIntegrator(openmm.CustomIntegrator):
         """Go on with `tree`: the present one with another reference geometry. Positions are read again."""
         if tree.coordinates != self.tree.coordinates or not np.array_equal(tree.masses, self.tree.masses):
             raise ModelError("the new tree has other soft coordinates or masses; make a new integrator for it")
+        context = self._context() if self._context is not None else None
+        if context is not None:
+            before, after = (check_constraints(t, context.getSystem()) for t in (self.tree, tree))
+            self.notes = [note for note in self.notes if note not in before] + after
         self._take_tree(tree)
 
     def motion(self) -> tuple[State, np.ndarray]:
@@ -241,6 +250,8 @@ class TorsionIntegrator(openmm.CustomIntegrator):
         Forces that were kept from the last step are dropped if they may have changed since: by force groups, by
         parameters of the Context, or by its box.
         """
+        if len(self._sites):
+            context.computeVirtualSites()
         state = context.getState(positions=True, velocities=True, parameters=True)
         x = np.array(state.getPositions(asNumpy=True)._value)
         v = np.array(state.getVelocities(asNumpy=True)._value)
@@ -271,6 +282,8 @@ class TorsionIntegrator(openmm.CustomIntegrator):
     def _write(self, context: Any, steps: int) -> None:
         """Leave positions, velocities, time and step count in the Context."""
         context.setPositions(self.mover.place())
+        if len(self._sites):
+            context.computeVirtualSites()  # rounding apart they are there; readers compare positions bit by bit
         context.setVelocities(self.mover.atom_velocities())
         context.setTime(context.getTime()._value + steps * self.getStepSize()._value)
         context.setStepCount(context.getStepCount() + steps)
@@ -284,7 +297,7 @@ class TorsionIntegrator(openmm.CustomIntegrator):
         context = self._context()
         context.setPositions(mover.place())
         state = context.getState(forces=True, energy=want_energy, groups=self.getIntegrationForceGroups())
-        torque = mover.load_forces(read_forces(state, self._force), self._kT if self.fixman else 0.0)
+        torque = mover.load_forces(read_forces(state, self._force, self._sites), self._kT if self.fixman else 0.0)
         if not want_energy:
             if not math.isfinite(self._force.sum()):
                 raise StepError("the forces are not finite numbers")

@@ -23,6 +23,7 @@ from peptidyn.io.topology import (
     reduced_box,
     select_atoms,
 )
+from peptidyn.io.virtual_sites import place_virtual_sites, virtual_sites
 
 if TYPE_CHECKING:
     import mdtraj
@@ -59,6 +60,8 @@ class Structure:
         For people: the file name, or the sequence.
     notes : tuple of Note
         What was noticed while reading.
+    virtual_sites : dict of int to tuple of int
+        For every particle without mass that OpenMM places, the atoms that it is placed by.
     """
 
     topology: Topology
@@ -67,6 +70,7 @@ class Structure:
     atoms: Atoms
     name: str = "structure"
     notes: tuple[Note, ...] = field(default=())
+    virtual_sites: dict[int, tuple[int, ...]] = field(default_factory=dict)
 
     @property
     def n_atoms(self) -> int:
@@ -122,11 +126,13 @@ class Structure:
         ----------
         topology : openmm.app.Topology
         system : openmm.System or None
-            Gives the masses; with None they come from the elements.
+            Gives the masses, and the virtual sites with their positions; with None masses come from the elements.
         positions : (n_atoms, 3) Quantity or array
             nm if plain.
         """
         atoms = atoms_from_topology(topology)
+        xyz = plain_array(positions)
+        sites: dict[int, tuple[int, ...]] = {}
         if system is None:
             masses = masses_from_elements(atoms)
         else:
@@ -138,8 +144,10 @@ class Structure:
             from openmm import unit
 
             masses = np.array([system.getParticleMass(i).value_in_unit(unit.dalton) for i in range(atoms.n_atoms)])
-        xyz = plain_array(positions)
-        return cls._checked(topology, xyz, masses, atoms, name, notes)
+            sites = virtual_sites(system)
+            if sites and xyz.shape == (atoms.n_atoms, 3):
+                xyz = place_virtual_sites(system, xyz)
+        return cls._checked(topology, xyz, masses, atoms, name, notes, sites)
 
     @classmethod
     def from_mdtraj(cls, trajectory: mdtraj.Trajectory, frame: int = 0, *, name: str = "structure") -> Structure:
@@ -164,6 +172,7 @@ class Structure:
         atoms: Atoms,
         name: str,
         notes: tuple[Note, ...],
+        sites: dict[int, tuple[int, ...]],
     ) -> Structure:
         if atoms.n_atoms == 0:
             raise StructureError(f"{name} holds no atoms")
@@ -175,11 +184,13 @@ class Structure:
         positions.setflags(write=False)
         masses = np.ascontiguousarray(masses, dtype=np.float64)
         masses.setflags(write=False)
-        return cls(topology, positions, masses, atoms, name, tuple(notes))
+        return cls(topology, positions, masses, atoms, name, tuple(notes), sites)
 
     def with_positions(self, positions: Any) -> Structure:
         """Return the same structure at other positions (nm)."""
-        return self._checked(self.topology, plain_array(positions), self.masses, self.atoms, self.name, self.notes)
+        return self._checked(
+            self.topology, plain_array(positions), self.masses, self.atoms, self.name, self.notes, self.virtual_sites
+        )
 
     def with_masses(self, masses: Any) -> Structure:
         """Return the same structure with other masses (Da)."""
@@ -222,7 +233,22 @@ class Structure:
             atoms_from_topology(topology),
             self.name,
             tuple(notes),
+            self._sites_among(new_index),
         )
+
+    def _sites_among(self, new_index: dict[int, int]) -> dict[int, tuple[int, ...]]:
+        """Return the virtual sites among some atoms, renumbered; StructureError if one loses an atom it needs."""
+        sites = {}
+        for site, parents in self.virtual_sites.items():
+            if site not in new_index:
+                continue
+            if not new_index.keys() >= set(parents):
+                raise StructureError(
+                    f"{self.atoms.label(site)} is a virtual site, placed by atoms that were not chosen; choose whole "
+                    "molecules"
+                )
+            sites[new_index[site]] = tuple(new_index[parent] for parent in parents)
+        return sites
 
     def _indices(self, selection: Any) -> np.ndarray:
         given = np.asarray(selection)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -22,6 +22,7 @@ class _Beads:
     atoms: Atoms
     positions: np.ndarray
     masses: np.ndarray
+    virtual_sites: dict[int, tuple[int, ...]] = field(default_factory=dict)
 
 
 def bead_chain(

@@ -17,7 +17,7 @@ from peptidyn.core.errors import ArgumentError, ModelError
 from peptidyn.model import chemistry
 from peptidyn.model.graph import components
 from peptidyn.model.joints import find_joints
-from peptidyn.model.layout import lay_out
+from peptidyn.model.layout import Layout, lay_out
 from peptidyn.model.reference_geometry import reference_geometry
 from peptidyn.model.rings import find_cuts
 from peptidyn.model.soft import BY_ATOM, DEFAULT_SOFT, SoftRequest
@@ -58,7 +58,8 @@ def build_tree(
     -------
     TreeModel
     """
-    atoms: Atoms = structure.atoms
+    sites: dict[int, tuple[int, ...]] = structure.virtual_sites
+    atoms, carried = _carry_sites(structure.atoms, sites)
     x = np.ascontiguousarray(structure.positions, dtype=np.float64)
     masses = np.array(structure.masses, dtype=np.float64)
     if base not in ("free", "fixed"):
@@ -66,7 +67,7 @@ def build_tree(
     if root is not None and not 0 <= root < atoms.n_atoms:
         raise ArgumentError(f"root is {root}, expected an atom index between 0 and {atoms.n_atoms - 1}")
     request = SoftRequest(structure, soft)
-    check_masses(atoms, masses)
+    check_masses(atoms, masses, list(sites))
     check_distances(atoms, x)
     chemistry.check_backbone(atoms)
 
@@ -74,29 +75,54 @@ def build_tree(
     cuts = find_cuts(atoms, x, request, glue)
     open_atoms = atoms.without_bonds(cuts.bonds)
     kept = open_atoms.bonds
-    molecule = components(atoms.n_atoms, np.concatenate([kept, glue]))
-    roots = _root_atoms(open_atoms, molecule, root, inner=bool(request.kinds & BY_ATOM))
+    molecule = components(atoms.n_atoms, np.concatenate([kept, glue, carried]))
+    roots = _root_atoms(open_atoms, molecule, root, masses > 0, inner=bool(request.kinds & BY_ATOM))
     joints, hard_bonds = find_joints(atoms, x, request, glue, cuts, roots)
     is_joint = np.array([(j, k) in joints for j, k in kept.tolist()], dtype=bool)
-    hard_edges = np.concatenate([kept[~is_joint], glue])
+    hard_edges = np.concatenate([kept[~is_joint], glue, carried])
     body = components(atoms.n_atoms, hard_edges)
     layout = lay_out(atoms, body, molecule, joints, roots, base)
+    _check_sites(layout, sites)
     geometry: dict[str, Any] = reference_geometry(layout, x, masses)
     return TreeModel(
         **layout.__dict__, **geometry, masses=masses, hard_bonds=tuple(hard_bonds), cut_bonds=atoms.bonds[cuts.bonds]
     )
 
 
-def check_masses(atoms: Atoms, masses: np.ndarray) -> None:
-    """Raise ModelError, naming atoms, unless every mass is a positive number."""
+def check_masses(atoms: Atoms, masses: np.ndarray, sites: Sequence[int] | np.ndarray = ()) -> None:
+    """Raise ModelError, naming atoms, unless every mass is a positive number, and that of virtual `sites` zero."""
     if masses.shape != (atoms.n_atoms,):
         raise ArgumentError(f"masses have shape {masses.shape}, expected ({atoms.n_atoms},)")
-    bad = np.flatnonzero(~(np.isfinite(masses) & (masses > 0)))
+    site = np.isin(np.arange(atoms.n_atoms), sites)
+    bad = np.flatnonzero(np.where(site, masses != 0, ~(np.isfinite(masses) & (masses > 0))))
     if bad.size:
+        expected = "virtual sites have none" if site[bad[0]] else "every atom needs a positive one"
         raise ModelError(
-            f"the mass of {atoms.label(int(bad[0]))} is {masses[bad[0]]:g} Da ({bad.size} such atoms); every atom "
-            "needs a positive mass: remove virtual sites and frozen particles"
+            f"the mass of {atoms.label(int(bad[0]))} is {masses[bad[0]]:g} Da ({bad.size} such atoms), but {expected}; "
+            "make structures with virtual sites by Structure.from_openmm(topology, system, positions), and freeze "
+            "atoms by rigid= instead of by their masses"
         )
+
+
+def _carry_sites(atoms: Atoms, sites: dict[int, tuple[int, ...]]) -> tuple[Atoms, np.ndarray]:
+    """Return the atoms without bonds to virtual sites, and edges (n, 2) from every site to the atom that carries it."""
+    carried = np.array([(site, parents[0]) for site, parents in sites.items()], dtype=np.int64).reshape(-1, 2)
+    first, second = atoms.bonds.T
+    bonded = np.isin(first, carried[:, 0]) | np.isin(second, carried[:, 0])
+    return atoms.without_bonds(bonded) if bonded.any() else atoms, carried
+
+
+def _check_sites(layout: Layout, sites: dict[int, tuple[int, ...]]) -> None:
+    """Raise ModelError, naming it, if atoms that place a virtual site are not in the body that carries it."""
+    members = set(zip(layout.share_link.tolist(), layout.share_atom.tolist(), strict=True)) if sites else set()
+    for site, parents in sites.items():
+        link = int(layout.atom_link[site])
+        for parent in parents:
+            if (link, parent) not in members:
+                raise ModelError(
+                    f"{layout.atoms.label(site)} is a virtual site that {layout.atoms.labels(parents)} place, which "
+                    "are not all in one rigid body; make the coordinates between them hard (soft=, rigid=)"
+                )
 
 
 def check_distances(atoms: Atoms, x: np.ndarray) -> None:
@@ -111,12 +137,15 @@ def check_distances(atoms: Atoms, x: np.ndarray) -> None:
         )
 
 
-def _root_atoms(atoms: Atoms, molecule: np.ndarray, root: int | None, inner: bool) -> np.ndarray:
-    """Return an atom of the root body of every molecule: its first one, or `root`.
+def _root_atoms(
+    atoms: Atoms, molecule: np.ndarray, root: int | None, massive: np.ndarray, inner: bool
+) -> np.ndarray:  # fmt: skip
+    """Return an atom of the root body of every molecule: its first one that is `massive` (n_atoms,), or `root`.
 
     With `inner`, an atom at the end of its molecule gives way to the one it hangs on, as angles are measured there.
     """
-    roots = np.unique(molecule, return_index=True)[1]
+    candidates = np.flatnonzero(massive)
+    roots = candidates[np.unique(molecule[candidates], return_index=True)[1]]
     if root is not None:
         roots[molecule[root]] = root
     if inner:

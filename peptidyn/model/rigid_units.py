@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -45,6 +46,20 @@ class RigidUnit:
     mass: float
     com: np.ndarray
     inertia: np.ndarray
+
+
+def same_unit(tree: TreeModel) -> Callable[[Iterable[int]], bool]:
+    """Return a function that tells whether atoms all belong to one rigid unit."""
+    start, atoms = tree.unit_members
+    units: list[set[int]] = [set() for _ in range(tree.n_atoms)]
+    for link in range(tree.n_links):
+        for atom in atoms[start[link] : start[link + 1]].tolist():
+            units[atom].add(link)
+
+    def inside(members: Iterable[int]) -> bool:
+        return bool(set.intersection(*(units[atom] for atom in members)))
+
+    return inside
 
 
 def describe_unit(tree: TreeModel, link: int) -> RigidUnit:

@@ -27,7 +27,7 @@ from peptidyn.model.state import State
 
 _OF_TOPOLOGY = (
     "n_bodies", "torsion_index", "phase_index", "bend_index", "stretch_index", "torsions", "bends", "groups",
-    "measure",     "unit_members", "coordinate_atoms", "coordinate_dof",
+    "measure", "unit_members", "coordinate_atoms", "coordinate_dof", "virtual_sites",
 )  # fmt: skip
 """Cached properties that a new geometry does not change."""
 
@@ -154,7 +154,7 @@ class TreeModel:
     q_reference : (n_coordinates,)
         The soft coordinates of the reference configuration, rad.
     masses : (n_atoms,)
-        Da.
+        Da; zero for virtual sites, which a rigid body carries along.
     atom_link : (n_atoms,) int
         Link that carries each atom.
     local : (n_atoms, 3)
@@ -342,6 +342,11 @@ class TreeModel:
         return coordinate_atoms(self.coordinates)
 
     @cached_property
+    def virtual_sites(self) -> np.ndarray:
+        """Atoms without mass, which rigid bodies carry along, (n,) int."""
+        return np.flatnonzero(self.masses == 0)
+
+    @cached_property
     def coordinate_dof(self) -> np.ndarray:
         """Place of every soft coordinate in vectors over all degrees of freedom, (n_coordinates,)."""
         inner = self.coordinate >= 0
@@ -416,11 +421,11 @@ class TreeModel:
         return self._with(geometry)
 
     def with_masses(self, masses: Any) -> TreeModel:
-        """Return the same tree with other atom masses (n_atoms,), Da."""
+        """Return the same tree with other atom masses (n_atoms,), Da; those of virtual sites stay zero."""
         new = plain_array(masses)
         from peptidyn.model.build import check_masses
 
-        check_masses(self.atoms, new)
+        check_masses(self.atoms, new, self.virtual_sites)
         geometry: dict[str, Any] = reference_geometry(self, self.positions(self.reference), new)
         return self._with({"masses": new, **geometry})
 

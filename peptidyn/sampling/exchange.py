@@ -139,7 +139,7 @@ class ReplicaExchange:
             raise ArgumentError("temperatures must be two or more, each higher than the one before")
         if sweeps < 1 or (every is not None and not 1 <= every <= sweeps):
             raise ArgumentError(f"sweeps is {sweeps} and every is {every}; expected 1 or more, every not above sweeps")
-        chosen = check_moves(moves if moves is not None else [TorsionalHMC(0.004, 10, friction=1.0)])
+        chosen = check_moves([TorsionalHMC(0.004, 10, friction=1.0)] if moves is None else moves, system)
         self.sweeps, self.every = sweeps, sweeps if every is None else every
         mass = None if hydrogen_mass is None else float(plain(hydrogen_mass))
         self.folder = None if folder is None else ExchangeFolder(folder, len(self.temperatures))

@@ -160,7 +160,7 @@ class GibbsSampler:
         properties: dict[str, str] | None = None,
         seed: Any = None,
     ):
-        self.moves = check_moves(moves)
+        self.moves = check_moves(moves, system)
         self.walker = Walker(
             tree, system, temperature, positions=positions, hydrogen_mass=hydrogen_mass, metric=metric,
             timestep=longest_timestep(self.moves), platform=platform, properties=properties, seed=seed,

@@ -26,9 +26,10 @@ from typing import Any, ClassVar
 import numpy as np
 import openmm
 
-from peptidyn.core.errors import ArgumentError
+from peptidyn.core.errors import ArgumentError, ModelError
 from peptidyn.core.units import plain
 from peptidyn.integrators.stepper import MetropolisStepper
+from peptidyn.io.virtual_sites import virtual_sites
 from peptidyn.sampling.tuning import StepTuner
 from peptidyn.sampling.walker import Walker
 
@@ -355,8 +356,8 @@ def longest_timestep(moves: Sequence[Move]) -> float | None:
     return max((move.step for move in moves if isinstance(move, TorsionalHMC)), default=None)
 
 
-def check_moves(moves: Sequence[Any]) -> list[Move]:
-    """Return the moves as a list; refuse what is not a Metropolised move, with the reason."""
+def check_moves(moves: Sequence[Any], system: Any) -> list[Move]:
+    """Return the moves as a list; refuse what is not a Metropolised move, or cannot move `system`, with the reason."""
     if not moves:
         raise ArgumentError("no moves were given; start with [TorsionalHMC(), CartesianHMC()]")
     for move in moves:
@@ -373,4 +374,9 @@ def check_moves(moves: Sequence[Any]) -> list[Move]:
         raise ArgumentError(f"{name} is not a move; expected TorsionalHMC, CartesianHMC, TorsionMove or PivotMove")
     if len({id(move) for move in moves}) < len(moves):
         raise ArgumentError("the same move object stands twice among the moves; make one object for each")
+    if any(move.cartesian for move in moves) and (system.getNumConstraints() or virtual_sites(system)):
+        raise ModelError(
+            "CartesianHMC moves every atom, and the System has constraints or virtual sites; create it with "
+            "constraints=None and rigidWater=False, and without four-site water"
+        )
     return list(moves)

@@ -20,6 +20,7 @@ from peptidyn.engine.simulation import find_platform
 from peptidyn.engine.system_check import check_system
 from peptidyn.engine.torsion_integrators import read_forces, repartition_hydrogen_mass
 from peptidyn.integrators.mover import Mover
+from peptidyn.io.virtual_sites import place_virtual_sites
 from peptidyn.metric.fixman_potential import check_temperature
 from peptidyn.model.state import State
 from peptidyn.model.tree import TreeModel
@@ -153,6 +154,8 @@ class Walker:
             raise ArgumentError(f"positions have shape {x.shape}, expected {self._force.shape}")
         if not np.isfinite(x).all():
             raise ModelError("the positions hold coordinates that are not finite numbers")
+        if len(self._tree.virtual_sites):
+            x = place_virtual_sites(self.context.getSystem(), x)
         self._cartesian = x
         self.changed(energy)
 
@@ -184,7 +187,7 @@ class Walker:
         self.context.setPositions(mover.place())
         state = self.context.getState(forces=True, energy=want_energy)
         self.force_calls += 1
-        torque = mover.load_forces(read_forces(state, self._force), self.kT)
+        torque = mover.load_forces(read_forces(state, self._force, self._tree.virtual_sites), self.kT)
         if not want_energy:
             return math.nan, torque
         self._potential = state.getPotentialEnergy()._value

@@ -123,6 +123,11 @@ def make_plan(tree: TreeModel) -> Plan:
             "the solver 'fixman-points' works on point masses and this model has bodies without atoms; use 'fixman', "
             "'spatial-operator', 'udu', 'virtual-work' or 'dense'"
         )
+    if len(tree.virtual_sites):
+        raise UnsupportedError(
+            f"the solver 'fixman-points' divides by the masses of atoms, and {tree.atoms.label(tree.virtual_sites[0])} "
+            "has none; use 'fixman', 'spatial-operator', 'udu', 'virtual-work', 'articulated' or 'dense'"
+        )
     units = _find_units(tree)
     layout = _Layout(tree, units)
     schedule = _Schedule(layout, tree.n_atoms)
