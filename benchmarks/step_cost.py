@@ -4,7 +4,7 @@
     PEPTIDYN_STRUCTURES=FOLDER python benchmarks/step_cost.py     # with 5dfr-minimized.pdb from there
 
 drift    the two half drifts of a Langevin step (BAOAB) at 24 fs with everything soft, per soft coordinate
-Python   what a step takes outside compiled moves and outside the Context's setPositions and getState
+Python   what a step takes outside compiled code, in calls of 500 steps
 ratio    a Langevin step with everything soft beside a step of OpenMM's LangevinMiddle at 4 fs with HBonds constraints
          and hydrogens of 3 Da, on 1 and 2 threads of the CPU platform
 growth   a step without its force call (forces are zero, U_F is on) of capped polyalanines with everything soft, from
@@ -34,12 +34,12 @@ from peptidyn.core.units import BOLTZMANN
 from peptidyn.engine.systems import make_system
 from peptidyn.integrators.mover import Mover
 from peptidyn.integrators.stepper import THERMAL_TOLERANCE, Stepper
-from peptidyn.kernels import motions
+from peptidyn.kernels import cycles, motions
 
 T, FRICTION, TIMESTEP = 300.0, 1.0, 0.024
 PEER_STEP, HYDROGEN = 0.004, 3.0
-STEPS = 10
-"""Time steps per call."""
+STEPS, LONG = 100, 500
+"""Time steps per call, and per call when Python is timed."""
 
 MOLECULES = {"capped alanine": 1, "capped Ala10": 10}
 THREADS = (1, 2)
@@ -132,51 +132,31 @@ def bare_step(tree: ptd.TreeModel) -> tuple[Task, Mover]:
     return task, mover
 
 
-class _Stopwatch:
-    """Notes when the functions that it was put around begin and end."""
-
-    def __init__(self) -> None:
-        self.marks: list[float] = []
-
-    def around(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        def timed(*arguments: Any, **keywords: Any) -> Any:
-            self.marks.append(time.perf_counter())
-            try:
-                return function(*arguments, **keywords)
-            finally:
-                self.marks.append(time.perf_counter())
-
-        return timed
-
-    def gaps(self, task: Task) -> np.ndarray:
-        """Return the seconds between one of the functions and the next, while a task runs."""
-        self.marks.clear()
-        task()
-        return np.diff(self.marks)[1::2]
-
-
 def python_seconds(integrator: Any, calls: int) -> float:
-    """Return seconds per step outside compiled moves and outside the Context.
+    """Return seconds per step outside compiled code: the least over calls of `LONG` steps, in CPU time."""
+    inside = [0.0]
 
-    A step calls the same functions in the same order. The median over steps of every gap between two of them counts, so
-    other processes do not disturb; what step() does before its first and after its last step is left out.
-    """
-    watch, place, kept = _Stopwatch(), integrator.kept, motions.run_range
-    usual = place.setPositions, place.getState
-    motions.run_range = watch.around(kept)
-    place.setPositions, place.getState = (watch.around(function) for function in usual)
+    def timed(function: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*arguments: Any) -> Any:
+            begin = time.process_time()
+            try:
+                return function(*arguments)
+            finally:
+                inside[0] += time.process_time() - begin
+
+        return call
+
+    kept = motions.run_range, cycles.run_cycles
+    motions.run_range, cycles.run_cycles = map(timed, kept)
     try:
-        once, twice = (len(watch.gaps(lambda n=n: integrator.step(n))) for n in (STEPS, 2 * STEPS))
-        cycle = (twice - once) // STEPS
-        middle = slice((once - STEPS * cycle) // 2 + cycle, None)
-        taken = [
-            watch.gaps(lambda: integrator.step(2 * STEPS))[middle][: STEPS * cycle].reshape(STEPS, cycle)
-            for _ in range(calls)
-        ]
+        outside = []
+        for _ in range(calls):
+            inside[0], begin = 0.0, time.process_time()
+            integrator.step(LONG)
+            outside.append(time.process_time() - begin - inside[0])
     finally:
-        motions.run_range = kept
-        place.setPositions, place.getState = usual
-    return float(np.median(np.concatenate(taken), axis=0).sum())
+        motions.run_range, cycles.run_cycles = kept
+    return min(outside) / LONG
 
 
 # ---------------------------------------------------------------------------- measuring
@@ -204,7 +184,7 @@ def measure_peptide(residues: int, repeats: int) -> dict[str, Any]:
     return {
         "coordinates": peptide.tree.n_coordinates,
         "drift_per_coordinate": found["drifts", 0].cpu / peptide.tree.n_coordinates,
-        "python": python_seconds(fresh, 5 * repeats),
+        "python": python_seconds(fresh, max(2, repeats // 4)),
         "steps": steps,
     }
 

@@ -396,9 +396,9 @@ def test_step_cost(capsys, tmp_path, monkeypatch):
     for name, value in {"MOLECULES": {"capped alanine": 1}, "THREADS": (1,), "RESIDUES": (1, 2)}.items():
         monkeypatch.setattr(step_cost, name, value)
     monkeypatch.delenv("PEPTIDYN_STRUCTURES", raising=False)
-    kept = step_cost.motions.run_range
+    kept = step_cost.motions.run_range, step_cost.cycles.run_cycles
     report = run_script(step_cost, "--repeats 1", "json md", capsys, tmp_path)
-    assert step_cost.motions.run_range is kept
+    assert (step_cost.motions.run_range, step_cost.cycles.run_cycles) == kept
     one = report["molecules"]["capped alanine"]
     assert one["coordinates"] == 60 and one["drift_per_coordinate"] > 0 and one["python"] > 0
     growth = report["growth"]

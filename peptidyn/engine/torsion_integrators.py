@@ -25,6 +25,7 @@ from openmm import unit
 from peptidyn.core.errors import ArgumentError, ModelError, StepError
 from peptidyn.core.residues import is_hydrogen, is_water
 from peptidyn.core.units import BOLTZMANN, plain
+from peptidyn.engine.force_server import ForceServer, can_serve
 from peptidyn.engine.kinetic_metric import (
     LANGEVIN_STEPS,
     check_metric,
@@ -33,13 +34,16 @@ from peptidyn.engine.kinetic_metric import (
     tree_with_metric,
 )
 from peptidyn.engine.system_check import check_constraints, check_system
-from peptidyn.integrators.mover import Mover
+from peptidyn.integrators.mover import MANY_MOLECULES, Mover
 from peptidyn.integrators.stepper import THERMAL_TOLERANCE, MetropolisStepper, Stepper
 from peptidyn.metric.fixman_potential import check_temperature
 from peptidyn.model.kinematics import STRETCH
 from peptidyn.model.state import State
 from peptidyn.model.tree import TreeModel
 from peptidyn.solvers.protocol import get_solver
+
+CYCLES = 50
+"""Steps that compiled code makes at a time; Ctrl-C waits for them."""
 
 
 def repartition_hydrogen_mass(tree: TreeModel, hydrogen_mass: Any) -> np.ndarray:
@@ -66,17 +70,32 @@ def repartition_hydrogen_mass(tree: TreeModel, hydrogen_mass: Any) -> np.ndarray
     return masses
 
 
+_CALLS = {
+    openmm.State.Positions: "getPositions",
+    openmm.State.Velocities: "getVelocities",
+    openmm.State.Forces: "getForces",
+}
+
+
+def read_vectors(state: Any, kind: int, out: np.ndarray) -> np.ndarray:
+    """Write positions, velocities or forces of an OpenMM State into `out` (n_atoms, 3), and return it.
+
+    The public calls make a Quantity, which takes longer than the projection of the forces; what they call does not.
+    """
+    if hasattr(state, "_getVectorAsNumpy"):
+        state._getVectorAsNumpy(kind, out)
+    else:
+        out[:] = getattr(state, _CALLS[kind])(asNumpy=True)._value
+    return out
+
+
 def read_forces(state: Any, out: np.ndarray, sites: np.ndarray) -> np.ndarray:
     """Write the forces of an OpenMM State into `out` (n_atoms, 3), kJ/mol/nm, and return it.
 
     OpenMM adds the forces on virtual `sites` to the atoms that place them, and reports them at the sites too; here
-    those are zero. The public call makes a Quantity, which takes longer than the projection of the forces; what it
-    calls does not.
+    those are zero.
     """
-    if hasattr(state, "_getVectorAsNumpy"):
-        state._getVectorAsNumpy(openmm.State.Forces, out)
-    else:
-        out[:] = state.getForces(asNumpy=True)._value
+    read_vectors(state, openmm.State.Forces, out)
     if len(sites):
         out[sites] = 0.0
     return out
@@ -111,6 +130,8 @@ class TorsionIntegrator(openmm.CustomIntegrator):
         self._force = np.zeros((self.tree.n_atoms, 3))
         self._sites = self.tree.virtual_sites
         self._context: Any = None
+        self._server: ForceServer | None = None
+        self._begun = self._done = 0  # time steps of a call of step()
         self._known: tuple[np.ndarray, np.ndarray] | None = None
         self._surroundings: tuple[Any, ...] = ()
         self.notes: list[str] = []
@@ -135,6 +156,8 @@ class TorsionIntegrator(openmm.CustomIntegrator):
         """Take `context`, made with this integrator, as the one to drive; refuse a System that does not fit."""
         self.notes = check_system(self.tree, context.getSystem(), self._system_masses)
         self._context = weakref.ref(context)
+        plain = self.tree.n_molecules < MANY_MOLECULES and not len(self._sites)  # more of them are moved on all cores
+        self._server = ForceServer(context) if plain and can_serve(context) else None
         self._known = None
         if self._metric_due:
             inertia = joint_inertia(
@@ -253,8 +276,7 @@ class TorsionIntegrator(openmm.CustomIntegrator):
         if len(self._sites):
             context.computeVirtualSites()
         state = context.getState(positions=True, velocities=True, parameters=True)
-        x = np.array(state.getPositions(asNumpy=True)._value)
-        v = np.array(state.getVelocities(asNumpy=True)._value)
+        x, v = self._motion_of(state)
         surroundings = (
             self.getIntegrationForceGroups(), dict(state.getParameters()),
             state.getPeriodicBoxVectors(asNumpy=True)._value.tolist(),
@@ -268,6 +290,14 @@ class TorsionIntegrator(openmm.CustomIntegrator):
             self.mover.set_state(self.tree.state(x))
         self.mover.momentum = self._momenta(v)
         self._stepper.forget()
+
+    def _motion_of(self, state: Any) -> tuple[np.ndarray, np.ndarray]:
+        """Return positions (n_atoms, 3), nm, and velocities, nm/ps, of an OpenMM State."""
+        shape = (self.tree.n_atoms, 3)
+        return (
+            read_vectors(state, openmm.State.Positions, np.empty(shape)),
+            read_vectors(state, openmm.State.Velocities, np.empty(shape)),
+        )
 
     def _momenta(self, v: np.ndarray) -> np.ndarray:
         """Return the momenta (n_dof,) of atom velocities (n_atoms, 3): J^T m v, and a dq/dt of joint inertias a."""
@@ -285,12 +315,10 @@ class TorsionIntegrator(openmm.CustomIntegrator):
         if len(self._sites):
             context.computeVirtualSites()  # rounding apart they are there; readers compare positions bit by bit
         context.setVelocities(self.mover.atom_velocities())
-        context.setTime(context.getTime()._value + steps * self.getStepSize()._value)
-        context.setStepCount(context.getStepCount() + steps)
-        state = context.getState(positions=True, velocities=True)
-        self._known = (
-            np.array(state.getPositions(asNumpy=True)._value), np.array(state.getVelocities(asNumpy=True)._value)
-        )  # fmt: skip
+        if steps:
+            context.setTime(context.getTime()._value + steps * self.getStepSize()._value)
+            context.setStepCount(context.getStepCount() + steps)
+        self._known = self._motion_of(context.getState(positions=True, velocities=True))
 
     def _forces(self, mover: Mover, want_energy: bool) -> tuple[float, np.ndarray]:
         """Potential energy (with U_F) and generalised forces at the mover's configuration."""
@@ -318,46 +346,68 @@ class TorsionIntegrator(openmm.CustomIntegrator):
                 f"new integrator for steps of {1e3 * self._stepper.timestep:g} fs"
             )
         self._read(context)
-        begun, done, rng_state = 0, 0, self.rng.bit_generator.state
+        self._begun = self._done = 0
+        rng_state = self.rng.bit_generator.state
         try:
-            while done < steps:
+            while self._done < steps:
                 self._before_step()
-                begun = done + 1
+                self._begun = self._done + 1
                 if not self._stepper.step():
                     raise StepError("a drift did not converge")
-                done = begun
+                self._done = self._begun
+                if self._server is not None and self._stepper.repeats:
+                    self._run_cycles(self._server, steps)
         except BaseException as error:
-            if begun > done:
-                self._go_back(done, rng_state)
+            if self._begun > self._done:
+                self._go_back(rng_state)
             if isinstance(error, StepError):
-                raise self._step_error(context, done) from None
+                raise self._step_error(context) from None
             raise
         finally:
-            self._write(context, done)  # also after none: forces were asked for at trial positions
+            self._write(context, self._done)  # also after none: forces were asked for at trial positions
+
+    def _run_cycles(self, server: ForceServer, steps: int) -> None:
+        """Make the rest of `steps` time steps in compiled code, after one that Python has made."""
+        server.set_groups(self.getIntegrationForceGroups())
+        while self._done < steps:
+            before, wanted = self._done, min(self._done + CYCLES, steps)
+            self.mover.cycles[:] = 0  # counted while they are made: an interrupt may come at any time
+            self._begun = wanted
+            try:
+                made = self._stepper.run_cycles(wanted - before, server.calls)
+            except BaseException:
+                self._done = before - 1 + int(self.mover.cycles[0])  # the end of the step before the last mark
+                self.mover.forget_moves()
+                raise
+            self._fallbacks_before = self.mover.fallbacks
+            self._done = before + made
+            if made < wanted - before:
+                self._force[:] = self.mover.forces
+                raise StepError("a drift did not converge, or forces are not finite")
 
     def _before_step(self) -> None:
         """Keep what `_go_back` needs beside the mark that a step makes."""
         self._fallbacks_before = self.mover.fallbacks
 
-    def _go_back(self, done: int, rng_state: Any) -> None:
-        """Undo an unfinished step, its random numbers included; `done` steps were made since `rng_state`."""
+    def _go_back(self, rng_state: Any) -> None:
+        """Undo an unfinished step, its random numbers included; `rng_state` is that before the first one."""
         self.mover.flush()  # the mark itself may be waiting
         self.mover.undo()
         self.mover.fallbacks = self._fallbacks_before
         self._stepper.forget()
         self.rng.bit_generator.state = rng_state
         draws = sum(letter == "O" for letter, _ in self._stepper.moves)
-        for _ in range(done * draws):
+        for _ in range(self._done * draws):
             self.rng.standard_normal(self.tree.n_dof)
 
-    def _step_error(self, context: Any, done: int) -> StepError:
+    def _step_error(self, context: Any) -> StepError:
         rate = (
             np.abs(self.mover.velocities()[self.tree.coordinate_dof])
             if math.isfinite(self._force.sum()) and np.isfinite(self.mover.momentum).all()
             else None
         )
         h = self.getStepSize()._value
-        step, time = context.getStepCount() + done, context.getTime()._value + done * h
+        step, time = context.getStepCount() + self._done, context.getTime()._value + self._done * h
         place = self.mover.out_of_range
         if rate is None or not len(rate):
             what = "the forces are not finite numbers: atoms may overlap; minimise first"
@@ -570,7 +620,7 @@ class TorsionGHMCIntegrator(_ThermalIntegrator):
     def _before_step(self) -> None:
         self._before = self.mover.save(), self.counters, self.rng.bit_generator.state
 
-    def _go_back(self, done: int, rng_state: Any) -> None:
+    def _go_back(self, rng_state: Any) -> None:
         saved, self.counters, self.rng.bit_generator.state = self._before
         self.mover.restore(saved)
         self._stepper.forget()

@@ -54,6 +54,8 @@ class Mover:
         without length; -1 if none did.
     fallbacks : int
         Programs of moves with a drift that the usual iterations did not solve, and Anderson's method did.
+    cycles : (2,) int
+        How many cycles the last, or present, call of `run_cycles` has begun, and its fallbacks.
     """
 
     def __init__(self, tree: TreeModel, state: State | None = None, momenta: Any = None):
@@ -85,6 +87,7 @@ class Mover:
             ),
             (self._x, self._force, self._atom_velocity), self._status,
         )  # fmt: skip
+        self.cycles = np.zeros(2, dtype=np.int64)
         self._waiting: list[int] = []
         self._numbers: list[tuple[float, float]] = []
         self._programs: dict[tuple, tuple[np.ndarray, np.ndarray]] = {}  # noted moves and numbers, as arrays
@@ -112,24 +115,33 @@ class Mover:
             self._need_factor()
             self._note(motions.POSITIONS)
             self._placed = True
-        moves, numbers = key = tuple(self._waiting), tuple(self._numbers)
-        program = self._programs.get(key)
-        if program is None:
-            if len(self._programs) >= KEPT_PROGRAMS:
-                self._programs.clear()
-            program = self._programs[key] = np.array(moves, dtype=np.int64), np.array(numbers)
-        self._waiting.clear()
-        self._numbers.clear()
+        moves, program = self._waiting.copy(), self._take_program()
         n = self.tree.n_molecules
         if n < MANY_MOLECULES:
             worst = motions.run_range(*program, 0, n, *self._arguments)
         else:
             motions.run_parallel(*program, min(n, 64), *self._arguments)
             worst = int(self._status.min(initial=0))
+        return self._check_status(worst, motions.DRIFT in moves)
+
+    def _take_program(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return the moves that wait, and their numbers, as arrays; none of them waits any more."""
+        key = tuple(self._waiting), tuple(self._numbers)
+        program = self._programs.get(key)
+        if program is None:
+            if len(self._programs) >= KEPT_PROGRAMS:
+                self._programs.clear()
+            program = self._programs[key] = np.array(key[0], dtype=np.int64), np.array(key[1])
+        self._waiting.clear()
+        self._numbers.clear()
+        return program
+
+    def _check_status(self, worst: int, drifted: bool) -> bool:
+        """Return False, and forget what was computed, if a drift failed; raise SolverError if M was singular."""
         if worst <= -2:
             self._forget()
             raise_singular(self.tree, -2 - worst)
-        if motions.DRIFT in moves:
+        if drifted:
             self.iterations[:] = self._status
             self.fallbacks += bool((self._status > motions.DRIFT_ITERATIONS).any())
             if worst < 0:
@@ -290,6 +302,50 @@ class Mover:
 
     # ------------------------------------------------------------------ moves
 
+    def pending(self) -> tuple[list[int], list[tuple[float, float]]]:
+        """Return the moves that wait, with their numbers."""
+        return self._waiting.copy(), self._numbers.copy()
+
+    def forget_moves(self) -> None:
+        """Drop the moves that wait; `undo` or `restore` then."""
+        self._forget()
+
+    def run_cycles(self, begin: tuple[list[int], list[tuple[float, float]]], noise: np.ndarray, server: Any) -> int:
+        """Make the moves that wait and ask for forces, as often as `noise` has rows; return how often that succeeded.
+
+        Parameters
+        ----------
+        begin : moves with their numbers
+            With which those that wait begin: what a step does with new forces, as `pending` returned it. They wait
+            again afterwards.
+        noise : (count, n_dof) or (count, 0)
+            Normals for `THERMALISE` in every cycle.
+        server : (N_SERVER,) int64
+            Where forces come from; see `peptidyn.kernels.foreign`.
+
+        After a failure everything is as the failed drift, or forces that are not finite, left it: `undo` then.
+        """
+        from peptidyn.kernels.cycles import run_cycles
+
+        self._note(motions.POSITIONS)
+        done, worst = run_cycles(*self._take_program(), noise, self.cycles, server, *self._arguments)
+        self.fallbacks += int(self.cycles[1])
+        if done < len(noise):
+            if worst < 0:
+                self._check_status(worst, True)
+            self._forget()
+            return done
+        self.iterations[:] = self._status
+        self._waiting, self._numbers = begin[0].copy(), begin[1].copy()
+        self._factored = self._placed = True
+        self._has_fixman = motions.FIXMAN in begin[0]
+        return done
+
+    @property
+    def forces(self) -> np.ndarray:
+        """Atom forces (n_atoms, 3), kJ/mol/nm, that were loaded last."""
+        return self._force
+
     def kick(self, torque: np.ndarray, h: float) -> None:
         """B: p += h tau."""
         if torque is not self._torque:
@@ -319,5 +375,9 @@ class Mover:
         if motions.THERMALISE in self._waiting:
             self.flush()
         rng.standard_normal(out=self._normals)
+        self.note_thermalise(keep, kT)
+
+    def note_thermalise(self, keep: float, kT: float) -> None:
+        """Note O with the normals that are there when it is made."""
         self._need_factor()
         self._note(motions.THERMALISE, keep, ((1.0 - keep * keep) * kT) ** 0.5)

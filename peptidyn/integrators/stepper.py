@@ -44,6 +44,11 @@ class Stepper:
     rng : numpy Generator, for O
     tolerance : float
         To which drifts are solved (nm or rad).
+
+    Attributes
+    ----------
+    repeats : bool
+        Whether a step asks for forces once, before its last kick, so that `run_cycles` can make it.
     """
 
     def __init__(
@@ -58,6 +63,8 @@ class Stepper:
         tolerance: float = DRIFT_TOLERANCE,
     ):
         self.moves = parse_splitting(splitting)
+        letters = "".join(letter for letter, _ in self.moves)
+        self.repeats = letters.strip("B") == letters[1:-1] and letters.count("B") == 2 and letters.count("O") <= 1
         if any(letter == "O" for letter, _ in self.moves) and (rng is None or not kT > 0):
             raise ArgumentError(f"the splitting {splitting!r} needs kT > 0 and a random generator for its thermostat")
         self.mover = mover
@@ -103,6 +110,29 @@ class Stepper:
                 drifting = True
         return not drifting or self.mover.flush() or self._fail()
 
+    def run_cycles(self, count: int, server: np.ndarray) -> int:
+        """Make `count` time steps with forces of a server, after one by `step`; return how many were made.
+
+        The steps are those that `step` makes, random numbers included. After a failure, `undo` of the mover goes back
+        to the end of the last step that was made.
+        """
+        assert self.repeats and self._torque is not None
+        begin = self.mover.pending()
+        self.mover.mark()
+        draws = 0
+        for letter, fraction in self.moves[:-1]:
+            h = fraction * self.timestep
+            if letter == "B":
+                self.mover.kick(self._torque, h)
+            elif letter == "O":
+                self.mover.note_thermalise(math.exp(-self.friction * h), self.kT)
+                draws = self.mover.tree.n_dof
+            else:
+                self.mover.note_drift(h, self.tolerance)
+        noise = np.empty((count, 0)) if not draws else self.rng.standard_normal((count, draws))  # type: ignore[union-attr]
+        self._energy = math.nan
+        return self.mover.run_cycles(begin, noise, server)
+
     def _fail(self) -> bool:
         self.mover.undo()
         self.forget()
@@ -131,6 +161,7 @@ class MetropolisStepper(Stepper):
         check_reverse: bool = True,
     ):
         super().__init__(mover, forces, timestep, "BAB", kT, friction, rng)
+        self.repeats = False
         self.steps = steps
         self.check_reverse = check_reverse
         self.proposed = 0

@@ -1,0 +1,174 @@
+"""Steps with forces through OpenMM's C functions are those with forces through Python, to the last bit."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+import openmm
+import pytest
+
+import peptidyn as ptd
+from peptidyn.core.errors import StepError
+from peptidyn.engine import force_server
+from peptidyn.engine.force_server import ForceServer, can_serve
+from peptidyn.kernels.foreign import ask_forces
+from peptidyn.kernels.lanes import KIND
+
+pytestmark = pytest.mark.skipif(KIND != "vector", reason="plain kernels ask for forces from Python only")
+
+PLATFORM = openmm.Platform.getPlatformByName("Reference")
+
+
+@pytest.fixture(scope="module")
+def alanine() -> tuple[Any, Any]:
+    """Capped alanine with everything soft: its tree and System."""
+    structure = ptd.build_peptide("A")
+    system = ptd.make_system(structure.topology)
+    return ptd.build_tree(ptd.Structure.from_openmm(structure.topology, system, structure.positions), "all"), system
+
+
+def start(alanine: tuple[Any, Any], kind: str, served: bool = True) -> tuple[Any, Any]:
+    """Return an integrator and its Context, with thermal momenta."""
+    tree, system = alanine
+    if kind == "verlet":
+        integrator: Any = ptd.TorsionVerletIntegrator(tree, 0.012, seed=4, metric="auto")
+    else:
+        integrator = ptd.TorsionLangevinIntegrator(tree, 300, 1.0, 0.016, seed=4, metric="auto")
+    context = openmm.Context(system, integrator, PLATFORM)
+    context.setPositions(tree.positions(tree.reference))
+    integrator.set_velocities_to_temperature(300)
+    assert integrator._server is not None
+    if not served:
+        integrator._server = None
+    return integrator, context
+
+
+def motion(context: Any) -> np.ndarray:
+    state = context.getState(positions=True, velocities=True)
+    return np.array([state.getPositions(asNumpy=True)._value, state.getVelocities(asNumpy=True)._value])
+
+
+def test_forces_are_those_of_the_context(alanine):
+    tree, system = alanine
+    context = openmm.Context(system, openmm.VerletIntegrator(0.001), PLATFORM)
+    context.setPositions(tree.positions(tree.reference))
+    server = ForceServer(context)
+    x, force = tree.positions(tree.reference) + 0.001, np.empty((tree.n_atoms, 3))
+    for groups in (-1, 1 << 3):
+        server.set_groups(groups)
+        assert ask_forces(server.calls, x, force)
+        context.setPositions(x)
+        wanted = context.getState(forces=True, groups=groups).getForces(asNumpy=True)._value
+        assert np.array_equal(force, wanted)
+
+
+@pytest.mark.parametrize("kind", ["langevin", "verlet"])
+def test_steps_are_those_of_python(alanine, kind, monkeypatch):
+    monkeypatch.setattr("peptidyn.engine.torsion_integrators.CYCLES", 7)
+    (served, one), (asked, other) = start(alanine, kind), start(alanine, kind, served=False)
+    for steps in (1, 2, 23):
+        served.step(steps)
+        asked.step(steps)
+        assert np.array_equal(motion(one), motion(other))
+        assert served.rng.bit_generator.state == asked.rng.bit_generator.state
+        assert one.getStepCount() == other.getStepCount() and one.getTime() == other.getTime()
+        assert served.potential_energy() == asked.potential_energy()
+
+
+def test_force_groups_count(alanine):
+    for force in alanine[1].getForces():
+        force.setForceGroup(2 if isinstance(force, openmm.NonbondedForce) else 1)
+    moved = []
+    for served in (True, False):
+        integrator, context = start(alanine, "langevin", served)
+        integrator.setIntegrationForceGroups({2})
+        integrator.step(5)
+        moved.append(motion(context))
+    for force in alanine[1].getForces():
+        force.setForceGroup(0)
+    everything, context = start(alanine, "langevin")
+    everything.step(5)
+    assert np.array_equal(*moved)
+    assert not np.allclose(moved[0], motion(context), atol=1e-6)
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_an_interrupt_loses_no_more_than_a_step(alanine, when, monkeypatch):
+    monkeypatch.setattr("peptidyn.engine.torsion_integrators.CYCLES", 6)
+    from peptidyn.kernels import cycles
+
+    usual, calls = cycles.run_cycles, []
+
+    def interrupted(*arguments: Any) -> Any:
+        calls.append(1)
+        if len(calls) == 2 and when == "before":
+            raise KeyboardInterrupt
+        result = usual(*arguments)
+        if len(calls) == 2:
+            raise KeyboardInterrupt
+        return result
+
+    (broken, one), (whole, other) = start(alanine, "langevin"), start(alanine, "langevin")
+    monkeypatch.setattr(cycles, "run_cycles", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        broken.step(30)
+    monkeypatch.setattr(cycles, "run_cycles", usual)
+    assert one.getStepCount() == (6 if when == "before" else 12)
+    assert one.getTime()._value == pytest.approx(0.016 * one.getStepCount(), rel=1e-12)
+    broken.step(30 - one.getStepCount())
+    whole.step(30)
+    np.testing.assert_allclose(motion(one), motion(other), rtol=0, atol=1e-8)
+    assert broken.rng.bit_generator.state == whole.rng.bit_generator.state
+
+
+def test_a_step_that_fails_is_reported_as_from_python(alanine):
+    messages = []
+    for served in (True, False):
+        integrator, context = start(alanine, "langevin", served)
+        context.setVelocities(40.0 * motion(context)[1])
+        with pytest.raises(StepError) as error:
+            integrator.step(20_000)
+        messages.append(str(error.value))
+        assert np.isfinite(motion(context)).all()
+    assert messages[0] == messages[1]
+
+
+def test_atoms_that_are_nowhere_are_not_asked_about(alanine):
+    tree, system = alanine
+    context = openmm.Context(system, openmm.VerletIntegrator(0.001), openmm.Platform.getPlatformByName("CPU"))
+    context.setPositions(tree.positions(tree.reference))
+    server, force = ForceServer(context), np.empty((tree.n_atoms, 3))
+    for bad in (np.nan, np.inf, -1e30):
+        x = tree.positions(tree.reference)
+        x[3, 1] = bad
+        assert not ask_forces(server.calls, x, force)
+    x[3, 1] = x[4, 1]
+    x[3] = x[4]  # two atoms in one place
+    assert not ask_forces(server.calls, x, force) or np.isfinite(force).all()
+
+
+def test_forces_that_may_raise_are_asked_from_python(alanine, monkeypatch):
+    tree, system = alanine
+    context = openmm.Context(system, openmm.VerletIntegrator(0.001), PLATFORM)
+    assert can_serve(context)
+    with_python = openmm.XmlSerializer.clone(system)
+    with_python.addForce(ptd.FixmanForce(tree, 300))
+    assert not can_serve(openmm.Context(with_python, openmm.VerletIntegrator(0.001), PLATFORM))
+    monkeypatch.setattr(force_server, "_library", lambda: None)
+    assert not can_serve(context)
+
+
+def test_threads_do_not_meet(alanine):
+    alone = []
+    for _ in range(2):
+        integrator, context = start(alanine, "langevin")
+        integrator.step(120)
+        alone.append(motion(context))
+    assert np.array_equal(*alone)
+    made = [start(alanine, "langevin") for _ in range(4)]
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(lambda one: one[0].step(120), made))
+    for _, context in made:
+        assert np.array_equal(motion(context), alone[0])
