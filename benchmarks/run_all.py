@@ -14,7 +14,7 @@ import sys
 from pathlib import Path
 
 HERE = Path(__file__).parent
-ROUNDS = ("solvers", "fixman", "kernels", "peers", "dynamics", "step_cost", "cold_start")
+ROUNDS = ("solvers", "fixman", "kernels", "peers", "dynamics", "step_cost", "cold_start", "exchange_speed")
 """Those with --repeats."""
 
 OTHERS = ("memory",)

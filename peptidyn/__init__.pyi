@@ -1,5 +1,11 @@
 # The public names and where they live: the one list. `peptidyn/__init__.py` imports each on first use.
 from ._version import __version__ as __version__
+from .analysis.distributions import compare_distributions as compare_distributions
+from .analysis.observables import end_to_end_distance as end_to_end_distance
+from .analysis.observables import helix_content as helix_content
+from .analysis.observables import hydrogen_bonds as hydrogen_bonds
+from .analysis.observables import radius_of_gyration as radius_of_gyration
+from .analysis.observables import ramachandran_basins as ramachandran_basins
 from .analysis.report import write_report as write_report
 from .core.errors import PeptidynError as PeptidynError
 from .engine.fixman_force import FixmanForce as FixmanForce
@@ -32,6 +38,7 @@ from .sampling.gibbs import GibbsSampler as GibbsSampler
 from .sampling.moves import CartesianHMC as CartesianHMC
 from .sampling.moves import PivotMove as PivotMove
 from .sampling.moves import TorsionalHMC as TorsionalHMC
+from .sampling.moves import TorsionalLangevin as TorsionalLangevin
 from .sampling.moves import TorsionMove as TorsionMove
 from .solvers.dense import mass_matrix as mass_matrix
 from .solvers.dh_chain import DHChain as DHChain

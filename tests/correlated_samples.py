@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from itertools import pairwise
 
 import numpy as np
 from scipy import stats
 
+from peptidyn.analysis.distributions import compare_distributions
 from peptidyn.core.statistics import statistical_inefficiency
 from peptidyn.core.units import BOLTZMANN
 
@@ -49,26 +49,8 @@ def agree(a: np.ndarray, b: np.ndarray) -> bool:
 
 
 def histograms_agree(a: np.ndarray, b: np.ndarray, rate: float = 1e-5, edges: np.ndarray = EDGES) -> bool:
-    """Whether two correlated series have the same histogram, with the given rate of false alarms.
-
-    Every bin is compared in units of its standard error, which counts the autocorrelation of being in
-    that bin, and the rate is shared among the bins (Bonferroni). Bins in which both together have less than 20
-    independent samples are joined. The rate is that of Gaussian errors; error bars are estimates themselves, so alarms
-    are a few times as frequent.
-    """
-    rare, groups = [], []
-    for low, high in pairwise(edges):
-        inside = [((x >= low) & (x < high)).astype(np.float64) for x in (a, b)]
-        independent = sum(x.sum() / statistical_inefficiency(x) for x in inside)
-        (groups if independent >= 20 else rare).append(inside)
-    if rare:
-        groups.append([np.sum(parts, axis=0) for parts in zip(*rare, strict=True)])
-    limit = stats.norm.isf(0.5 * rate / len(groups))
-    for group in groups:
-        (m1, e1), (m2, e2) = map(mean_and_error, group)
-        if abs(m1 - m2) > limit * math.hypot(e1, e2):
-            return False
-    return True
+    """Whether two correlated series have the same histogram, with the given rate of false alarms."""
+    return compare_distributions(a, b, bins=edges).p_value > rate
 
 
 def energy_ratio_slope(cold: np.ndarray, hot: np.ndarray) -> tuple[float, float]:

@@ -14,6 +14,7 @@ import pytest
 import backbone_barrier
 import cold_start
 import dynamics
+import exchange_speed
 import fixman
 import harness
 import kernels
@@ -42,8 +43,8 @@ from peptidyn.solvers.spatial_dynamics import ALGORITHMS
 from solvers import CHOLESKY, DENSE
 
 SCRIPTS = (
-    backbone_barrier, cold_start, dynamics, fixman, kernels, kinetic_metric, memory, peers, sampling_efficiency,
-    solvers, step_cost, time_steps,
+    backbone_barrier, cold_start, dynamics, exchange_speed, fixman, kernels, kinetic_metric, memory, peers,
+    sampling_efficiency, solvers, step_cost, time_steps,
 )  # fmt: skip
 BENCHMARKS = Path(harness.__file__).parent
 ROOT = BENCHMARKS.parent
@@ -406,6 +407,22 @@ def test_step_cost(capsys, tmp_path, monkeypatch):
     assert growth["exponent"] == pytest.approx(
         math.log(growth["seconds"]["Ala2"] / growth["seconds"]["Ala1"]) / math.log(1.5)
     )
+
+
+def test_exchange_speed(capsys, monkeypatch):
+    """With one model and threads in place of processes; one process can be busy all the time, and use one core."""
+    model = "torsions, GHMC 8 fs"
+    monkeypatch.setattr(exchange_speed, "MODELS", {model: exchange_speed.MODELS[model]})
+    monkeypatch.setattr(exchange_speed, "REPLICAS", 2)
+    backend = exchange_speed.make_backend
+    monkeypatch.setattr(exchange_speed, "make_backend", lambda kind, workers: backend("threads", workers))
+    found = exchange_speed.measure(workers=2, repeats=1, iterations=1)
+    for wall, cores, busy in found["models"][model].values():
+        assert wall > 0 and cores > 0 and 0 < busy <= 1
+    monkeypatch.setattr(exchange_speed, "measure", lambda **options: found)
+    assert exchange_speed.main(["--repeats", "1"]) == 0
+    out = capsys.readouterr().out
+    assert "2 processes" in out and "relative" in out and "1.00" in out
 
 
 def test_cold_start_report(monkeypatch):

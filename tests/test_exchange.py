@@ -28,6 +28,7 @@ from peptidyn.core.units import BOLTZMANN
 from peptidyn.sampling import storage
 from peptidyn.sampling.backends import ProcessBackend, connect, make_backend
 from peptidyn.sampling.exchange import count_round_trips
+from peptidyn.sampling.swaps import swap_pairs
 
 
 def test_files_can_be_read_while_the_run_goes_on(tmp_path):
@@ -332,52 +333,68 @@ class Scripted:
         pass
 
 
-class Draws(np.random.Generator):
-    """A random generator whose numbers are given; one too many is an error."""
+def test_exchanges_see_the_reduced_energies_at_the_end_of_the_stretches(monkeypatch):
+    """u = V / kT + U_F / kT: 10 kJ/mol are 4.00908 kT at 300 K and 3.00681 kT at 400 K."""
+    seen = []
 
-    def __init__(self, *numbers):
-        super().__init__(np.random.PCG64(0))
-        self.numbers = list(numbers)
+    def look(u, levels, rng):
+        seen.append(u)
+        return swap_pairs(u, levels, rng)
 
-    def random(self):
-        return self.numbers.pop(0)
-
-
-def after_one_exchange(potential, draw, metric=(0.0, 0.0, 0.0)):
-    """Return the sampler after one iteration at 300, 400 and 500 K, which tries to exchange 300 and 400 K only."""
-    exchange = make(backend=Scripted(potential, metric), temperatures=[300.0, 400.0, 500.0])
-    exchange._rng = Draws(draw)
-    return exchange.run(1)
-
-
-# D = (1 / R 300 K - 1 / R 400 K) (16 - 10 kJ/mol) = 0.100227 mol/kJ x 6 kJ/mol = 0.60136, and exp(-D) = 0.54807
-@pytest.mark.parametrize(("draw", "accepted"), [(0.547, 1), (0.549, 0)])
-@pytest.mark.parametrize("metric", [(0.0, 0.0, 0.0), (20.0, -20.0, 3.0)], ids=["no U_F", "U_F drops out"])
-def test_the_exchange_criterion_by_hand(draw, accepted, metric):
-    exchange = after_one_exchange((10.0, 16.0, -1000.0), draw, metric)
-    assert exchange.attempted.tolist() == [1, 0] and exchange.accepted.tolist() == [accepted, 0]
-    assert exchange.levels.tolist() == ([1, 0, 2] if accepted else [0, 1, 2])
-
-
-def test_an_exchange_that_lowers_the_cold_energy_is_always_accepted():
-    assert after_one_exchange((16.0, 10.0, 0.0), 0.999999).levels.tolist() == [1, 0, 2]
-
-
-def test_even_and_odd_pairs_take_turns():
-    with make(backend=Scripted((0.0, 0.0, 0.0)), temperatures=[300.0, 400.0, 500.0]) as exchange:
-        exchange._rng = Draws(0.5, 0.5, 0.5)
-        exchange.run(3)
-        assert exchange.walk.tolist() == [[0, 1, 2], [1, 0, 2], [2, 0, 1]] and exchange.levels.tolist() == [2, 1, 0]
-        assert exchange.attempted.tolist() == [2, 1]
+    monkeypatch.setattr("peptidyn.sampling.exchange.swap_pairs", look)
+    with make(backend=Scripted((10.0, 16.0, 0.0), (0.5, 0.0, -1.0)), temperatures=[300.0, 400.0, 500.0]) as exchange:
+        exchange.run(1)
+    assert seen[0][0, :2] == pytest.approx([4.50908, 3.50681], abs=1e-5)
+    assert seen[0][1] == pytest.approx(16.0 / (BOLTZMANN * np.array([300.0, 400.0, 500.0])))
+    assert seen[0][2] == pytest.approx([-1.0, -1.0, -1.0])
 
 
 def test_momenta_are_scaled_with_the_temperature():
-    """By sqrt(T_new / T_old), so that p^T M^-1 p / kT stays: sqrt(400 / 300) = 1.15470, sqrt(300 / 400) = 0.86603."""
-    exchange = after_one_exchange((16.0, 10.0, 0.0), 0.5)
-    for replica, scale in zip(exchange.replicas, (1.1547005383792515, 0.8660254037844386, 1.0), strict=True):
-        assert replica["momentum"] == pytest.approx(scale * np.arange(1.0, 8.0), rel=1e-15)
-    rejected = after_one_exchange((0.0, 1000.0, 0.0), 0.5)
-    assert all(np.array_equal(replica["momentum"], np.arange(1.0, 8.0)) for replica in rejected.replicas)
+    """By sqrt(T_new / T_old), so that p^T M^-1 p / kT stays: sqrt(500 / 300) = 1.29099, sqrt(300 / 500) = 0.77460.
+
+    Energies are so far apart that the lowest goes to the lowest temperature with certainty, and stays there.
+    """
+    with make(backend=Scripted((4000.0, 2000.0, 0.0)), temperatures=[300.0, 400.0, 500.0]) as exchange:
+        exchange.run(1)
+        assert exchange.levels.tolist() == [2, 1, 0] and exchange.walk.tolist() == [[0, 1, 2]]
+        for replica, scale in zip(exchange.replicas, (1.2909944487358056, 1.0, 0.7745966692414834), strict=True):
+            assert replica["momentum"] == pytest.approx(scale * np.arange(1.0, 8.0), rel=1e-15)
+    with make(backend=Scripted((0.0, 2000.0, 4000.0)), temperatures=[300.0, 400.0, 500.0]) as exchange:
+        exchange.run(1)
+        assert exchange.levels.tolist() == [0, 1, 2] and not exchange.accepted.any() and exchange.attempted.all()
+        assert all(np.array_equal(replica["momentum"], np.arange(1.0, 8.0)) for replica in exchange.replicas)
+
+
+def test_reduced_energies_are_what_pymbar_takes(tmp_path):
+    """u_kn in files and in memory, from the energies of the frames; MBAR finds free energies that fit mean energies."""
+    from pymbar import MBAR
+
+    def go(folder=None):
+        with make(folder, every=1) as exchange:
+            exchange.run(150)
+            return exchange.u_kn(), [exchange.at_temperature(level)[0] for level in range(3)]
+
+    (u_kn, N_k), frames = go(tmp_path)
+    assert u_kn.shape == (3, 900) and N_k.tolist() == [300, 300, 300]
+    for k in range(3):
+        for level, rows in enumerate(frames):
+            fixman = rows["fixman"] / (BOLTZMANN * T[level])
+            expected = rows["potential"] / (BOLTZMANN * T[k]) + fixman
+            assert u_kn[k, 300 * level : 300 * (level + 1)] == pytest.approx(expected, rel=1e-12)
+    assert np.array_equal(go()[0][0], u_kn)
+    with np.load(tmp_path / "u_kn.npz") as file:
+        assert np.array_equal(file["u_kn"], u_kn) and np.array_equal(file["N_k"], N_k)
+        assert file["temperatures"].tolist() == T.tolist()
+    grown = np.load(tmp_path / "reduced.npy")
+    assert grown.shape == (300, 3, 3) and np.array_equal(grown.transpose(2, 1, 0).reshape(3, -1), u_kn)
+    free = [MBAR(u, N_k).f_k for u in (u_kn, grown.transpose(1, 2, 0))]
+    assert np.allclose(*free, atol=1e-8)
+    # d(f) / d(beta) = <V>: the mean of two temperatures, by the trapezoidal rule
+    beta, mean = 1 / (BOLTZMANN * T), np.array([rows["potential"].mean() for rows in frames])
+    slope = np.diff(free[0]) / np.diff(beta)
+    assert slope == pytest.approx(0.5 * (mean[1:] + mean[:-1]), rel=0.1)
+    with make(tmp_path, every=1, resume=True) as again:
+        assert again.u_kn()[0].shape == (3, 900)
 
 
 def test_stored_u_f_is_that_of_the_frame_at_its_temperature():
@@ -413,7 +430,7 @@ def test_temperatures():
 
 def test_command_line_runs_draws_and_resumes(tmp_path, capsys):
     folder = tmp_path / "out"
-    common = ["--platform", "Reference", "-o", str(folder), "-q"]
+    common = ["--platform", "Reference", "-o", str(folder), "-q", "--workers", "1"]
     begin = ["exchange", str(DATA / "ala1.pdb"), "--replicas", "3", "--tmin", "300", "--tmax", "420"]
     length = ["--iterations", "3", "--interval", "20", "--warm-up", "4", "--seed", "5", "--solvent", "vacuum"]
     assert main([*begin, *length, *common]) == 0

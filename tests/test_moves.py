@@ -48,6 +48,39 @@ def test_torsional_moves_sample_the_rigid_distribution(move, n):
         assert histogram_p_value(samples.q[:, 0], butane.exact(T, EDGES)["torsion"]) < 1e-4
 
 
+def langevin_exchange(*temperatures, timestep=0.02, seed=4, **options):
+    options = {"sweeps": 2, **options}
+    return ptd.ReplicaExchange(
+        butane.make_tree(), butane.make_system(), temperatures, moves=[ptd.TorsionalLangevin(timestep, 10, friction=5)],
+        platform="Reference", seed=seed, **options,
+    )  # fmt: skip
+
+
+def test_langevin_replicas_sample_the_rigid_distribution():
+    """At 600 K, beside 300 K, with steps so short that their error cannot be seen; false-alarm rate 1e-4."""
+    exchange = langevin_exchange(300.0, T).run(1500)
+    _, q = exchange.at_temperature(1)
+    assert histogram_p_value(q[:, 0], butane.rigid_distribution(T, EDGES)) > 1e-4
+    # no trajectory was dropped, and every step, and one energy at the end of a stretch, is a force call
+    assert exchange.move_acceptance.tolist() == [[1.0], [1.0]]
+    assert exchange.steps[:, 0] == pytest.approx([0.02, 0.02 / math.sqrt(2.0)])
+    assert exchange.move_counts[:, 0, 2].sum() == pytest.approx(2 * 1500 * 21, rel=0.01)
+
+
+def test_langevin_steps_that_cannot_be_made_are_counted_and_leave_the_walker_in_place():
+    exchange = langevin_exchange(300.0, T, timestep=5.0).run(3)
+    assert np.isfinite(exchange.at_temperature(1)[0]["potential"]).all()
+    assert (exchange.move_counts[:, 0, 1] < exchange.move_counts[:, 0, 0]).all()
+
+
+def test_langevin_is_not_tuned_and_not_exact():
+    exchange = langevin_exchange(300.0, T)
+    assert [record for level in exchange.warm_up(3) for record in level] == [None, None]
+    assert exchange.steps[0, 0] == 0.02
+    with pytest.raises(ArgumentError, match="TorsionalLangevin has no Metropolis step"):
+        ptd.GibbsSampler([ptd.TorsionalLangevin()], butane.make_tree(), butane.make_system(), T)
+
+
 def test_joint_inertias_do_not_change_the_distribution():
     """With an inertia of ten times that of the torsion itself; false-alarm rate 1e-4."""
     tree, system = butane.make_tree(), butane.make_system()

@@ -19,6 +19,7 @@ def add_command(commands: argparse._SubParsersAction) -> None:
         "--resume. Replicas run on processes of this machine, or on the workers of a dask scheduler.",
         **examples(
             "peptidyn exchange protein.pdb --replicas 8 --tmin 280 --tmax 500",
+            "peptidyn exchange protein.pdb --preset flexible --ensemble langevin",
             "peptidyn exchange protein.pdb --exact --workers 4 -o exact",
             "peptidyn exchange protein.pdb --scheduler tcp://node1:8786 -o cluster",
             "peptidyn exchange --resume -o cluster --iterations 1000",
@@ -27,7 +28,7 @@ def add_command(commands: argparse._SubParsersAction) -> None:
     )
     add_run_options(p, "perhaps with more --iterations")
     w = p.add_argument_group("where replicas run")
-    w.add_argument("--workers", type=int, metavar="N", help="processes on this machine (default: 1, in this process)")
+    w.add_argument("--workers", type=int, metavar="N", help="processes on this machine (default: one per core; GPU: 1)")
     w.add_argument("--scheduler", metavar="ADDRESS", help="dask scheduler, e.g. tcp://node1:8786; its workers are used")
     e = p.add_argument_group("exchange")
     e.add_argument("--replicas", type=int, metavar="N", help="temperatures, one replica each (default: 8)")
@@ -35,6 +36,12 @@ def add_command(commands: argparse._SubParsersAction) -> None:
     e.add_argument("--tmax", type=float, metavar="K", help="highest temperature (default: 500)")
     e.add_argument("--iterations", type=int, metavar="N", help="stretches, each followed by exchanges (default: 200)")
     e.add_argument("--interval", type=int, metavar="STEPS", help="time steps of a stretch, about (default: 100)")
+    e.add_argument(
+        "--ensemble",
+        metavar="NAME",
+        help="how replicas move between exchanges: ghmc (default, exact), or langevin: explores faster, with a "
+        "time-step error; its step is that of `peptidyn run`, shorter above 300 K",
+    )
     e.add_argument(
         "--exact",
         action="store_true",
@@ -57,7 +64,7 @@ def exchange_command(options: argparse.Namespace) -> int:
         raise ArgumentError("the scheduler has its own workers; give --scheduler or --workers")
     say = speaker(options)
     client = connect(options.scheduler) if options.scheduler else None
-    backend = client or ("processes" if (options.workers or 1) > 1 else "serial")
+    backend = client or "auto"
     try:
         given = run_arguments(options, ExchangeSettings)
         result = exchange(backend=backend, workers=options.workers, say=say, **given)

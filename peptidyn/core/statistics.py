@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 from scipy.fft import irfft, next_fast_len, rfft
 
@@ -79,6 +81,26 @@ def weighted_histogram(
     mean, error = weighted_average(indicator, weights)
     width = np.diff(edges)
     return mean / width, error / width, edges
+
+
+def r_hat(chains: Sequence[np.ndarray]) -> float:
+    """Return the potential scale reduction of series that started in different places; 1 if they agree.
+
+    The variance between the halves of all series is compared with that within them (split R-hat, A. Gelman and others,
+    Bayesian Data Analysis, 2013). Above about 1.1 series still know where they started. nan if nothing varies.
+
+    Parameters
+    ----------
+    chains : sequence of (n_i,)
+        Two or more; longer ones are cut at their beginning to the length of the shortest.
+    """
+    length = min(len(chain) for chain in chains) // 2
+    if length < 2:
+        raise ArgumentError("R-hat needs series of four values or more")
+    halves = np.array([half for chain in chains for half in (chain[-2 * length : -length], chain[-length:])], float)
+    within = halves.var(axis=1, ddof=1).mean()
+    between = halves.mean(axis=1).var(ddof=1)
+    return float(np.sqrt((length - 1) / length + between / within)) if within > 0 else float("nan")
 
 
 def kish_size(weights: np.ndarray) -> float:

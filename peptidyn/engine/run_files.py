@@ -20,7 +20,7 @@ TOPOLOGY, TOPOLOGY_PDB, CHECKPOINT, SUMMARY = "topology.cif", "topology.pdb", "c
 WRITTEN = (
     TOPOLOGY, TOPOLOGY_PDB, CHECKPOINT, SUMMARY, "run.toml", "exchange.toml", "trajectory.dcd", "trajectory.xtc",
     "log.csv", "torsions.npz", "torsions.npz.rows", "exchanges.csv", "report.html", "*.png", "replica-*/trajectory.dcd",
-    "replica-*/torsions.npy", "replica-*/energies.npy",
+    "replica-*/torsions.npy", "replica-*/energies.npy", "reduced.npy", "u_kn.npz",
 )  # fmt: skip
 """Everything that runs, replica exchange and their reports write: what is removed when a run is replaced."""
 

@@ -3,24 +3,28 @@
 from __future__ import annotations
 
 import os
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import openmm
 
 from peptidyn._version import __version__
-from peptidyn.io.structure import Structure
-from peptidyn.runs.model import RunModel, find_reference_geometry, make_model
+from peptidyn.runs.model import RunModel, find_reference_geometry, find_run_platform, make_model
 from peptidyn.runs.preparation import prepare_structure
 from peptidyn.runs.run import Say, find_place
 from peptidyn.runs.settings import ExchangeSettings
 from peptidyn.runs.signals import StopRequest
+from peptidyn.sampling.backends import count_cores
 from peptidyn.sampling.exchange import ReplicaExchange, geometric_temperatures
-from peptidyn.sampling.moves import CartesianHMC, Move, TorsionalHMC
+from peptidyn.sampling.moves import CartesianHMC, Move, TorsionalHMC, TorsionalLangevin
 
 TRAJECTORY_STEPS = 10
-"""Time steps of one torsional HMC trajectory."""
+"""Time steps of one trajectory."""
+
+ON_CORES = ("CPU", "Reference")
+"""Platforms on which replicas run side by side as quickly as there are cores."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +56,8 @@ def exchange(
     file, config, folder, resume, overwrite, progress, say
         As for `peptidyn.run`.
     backend, workers
-        As for `ReplicaExchange`.
+        As for `ReplicaExchange`; ``"auto"``: on one process per core, or in this one if a GPU computes. A script with
+        processes keeps its work under ``if __name__ == "__main__":``.
     **settings
         By the names of `peptidyn.runs.settings.ExchangeSettings`: ``replicas=8, tmin=280, tmax=500``.
 
@@ -61,8 +66,7 @@ def exchange(
     ExchangeResult
     """
     chosen, place, go_on = find_place(ExchangeSettings(), file, config, folder, resume, overwrite, settings)
-    prepared: Structure | None = None
-    positions: np.ndarray | None = None
+    prepared, positions = None, None
     if go_on:
         model = make_model(chosen, place.read_structure())
     else:
@@ -73,13 +77,13 @@ def exchange(
         positions = find_reference_geometry(model, say, progress)
     say(_describe(chosen, model))
     where = {"folder": place.path, "resume": go_on, "overwrite": overwrite or resume}
-    with _replicas(chosen, model, positions, backend=backend, workers=workers, **where) as replicas:
+    with _replicas(chosen, model, positions, **_find_backend(chosen, backend, workers), **where) as replicas:
         place.write_settings(chosen)
         if prepared is not None:
             place.write_structure(prepared)  # as it was before it was relaxed, which its bonds were judged by
         if go_on:
             say(f"continuing from iteration {replicas.iterations} of {chosen.iterations}")
-        if chosen.warm_up and not replicas.tuned:
+        if chosen.warm_up and chosen.ensemble == "ghmc" and not replicas.tuned:
             say("tuning time steps ...")
             replicas.warm_up(chosen.warm_up)
             steps = ", ".join(f"{1000 * h:.1f}" for h in replicas.steps[:, 0])
@@ -98,19 +102,42 @@ def _describe(settings: ExchangeSettings, model: RunModel) -> str:
     tree = model.tree
     return (
         f"{settings.name}: {tree.n_atoms} atoms, {tree.describe_coordinates()}; {settings.replicas} replicas from "
-        f"{settings.tmin:g} to {settings.tmax:g} K, {settings.metric_word} metric, {settings.solvent}, "
+        f"{settings.tmin:g} to {settings.tmax:g} K, {settings.ensemble}, {1e3 * settings.timestep_ps:g} fs, "
+        f"{settings.metric_word} metric, {settings.solvent}, "
         f"{settings.forcefield}\ndistribution: {settings.distribution}"
     )
+
+
+def _find_backend(settings: ExchangeSettings, backend: Any, workers: int | None) -> dict[str, Any]:
+    """Return on what replicas run: for "auto", one process per core, or this process alone where a GPU computes."""
+    if backend == "auto":
+        if workers is None:
+            workers = min(count_cores(), settings.replicas) if _platform_name(settings) in ON_CORES else 1
+        backend = "processes" if workers > 1 else "serial"
+    return {"backend": backend, "workers": workers}
+
+
+def _platform_name(settings: ExchangeSettings) -> str:
+    """Return the platform of the settings, or the one that OpenMM takes by itself: the fastest."""
+    if settings.platform is not None or settings.threads is not None:
+        return settings.platform or "CPU"
+    found = [openmm.Platform.getPlatform(i) for i in range(openmm.Platform.getNumPlatforms())]
+    return max(found, key=lambda platform: platform.getSpeed()).getName()
 
 
 def _replicas(
     settings: ExchangeSettings, model: RunModel, positions: np.ndarray | None, **where: Any
 ) -> ReplicaExchange:
-    """Return the replicas: torsional HMC with momenta kept in part; for exact sampling, Cartesian HMC in turn with it.
+    """Return the replicas: torsional HMC with momenta kept in part, or Langevin dynamics.
 
-    `where` says on what they run and where they write, as for `ReplicaExchange`.
+    For exact sampling Cartesian HMC takes turns with torsional HMC. `where` says on what they run and where they write,
+    as for `ReplicaExchange`.
     """
-    moves: list[Move] = [TorsionalHMC(settings.timestep_ps, TRAJECTORY_STEPS, friction=settings.friction)]
+    kind = TorsionalLangevin if settings.ensemble == "langevin" else TorsionalHMC
+    moves: list[Move] = [kind(settings.timestep_ps, TRAJECTORY_STEPS, friction=settings.friction)]
+    if settings.threads is None and where["backend"] != "serial" and _platform_name(settings) == "CPU":
+        settings = replace(settings, threads=1)  # replicas share the cores already
+    platform, properties = find_run_platform(settings)
     if settings.exact:
         moves.append(CartesianHMC(0.001, TRAJECTORY_STEPS))
     return ReplicaExchange(
@@ -122,8 +149,8 @@ def _replicas(
         positions=positions,
         hydrogen_mass=settings.hydrogen_mass,
         metric=settings.metric_word,
-        platform=settings.platform,
-        properties=None if settings.threads is None else {"Threads": str(settings.threads)},
+        platform=None if platform is None else platform.getName(),
+        properties=properties,
         seed=settings.seed or 0,
         topology=model.structure.topology,
         **where,

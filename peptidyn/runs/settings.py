@@ -323,6 +323,9 @@ class ExchangeSettings(ModelSettings):
         Stretches of every replica, each followed by exchanges.
     interval : int
         Time steps of a stretch, about: trajectories have 10 on average.
+    ensemble : {"ghmc", "langevin"}
+        How replicas move between exchanges: by torsional HMC, which is exact, or by Langevin dynamics, which explores
+        faster and has a time-step error. The time step of the second is made shorter by sqrt(300 K / T) above 300 K.
     exact : bool
         Mix Cartesian moves in, so that the flexible force field is sampled and not the rigid model.
     warm_up : int
@@ -337,6 +340,7 @@ class ExchangeSettings(ModelSettings):
     tmax: float = 500.0
     iterations: int = 200
     interval: int = 100
+    ensemble: str = "ghmc"
     exact: bool = False
     warm_up: int = 40
 
@@ -345,6 +349,9 @@ class ExchangeSettings(ModelSettings):
         geometric_temperatures(self.tmin, self.tmax, self.replicas)
         for name, least in (("iterations", 1), ("interval", 1), ("warm_up", 0)):
             self._check_least(name, least)
+        self._check_choice("ensemble", ("ghmc", "langevin"))
+        if self.exact and self.ensemble == "langevin":
+            raise ArgumentError("exact sampling needs Metropolised moves; leave exact out, or take ensemble 'ghmc'")
         if self.exact and self.solvent in WATER_MODELS:
             raise ArgumentError(
                 f"exact sampling moves every atom and the waters of {self.solvent} are rigid; use implicit solvent, or "
@@ -354,7 +361,13 @@ class ExchangeSettings(ModelSettings):
     @property
     def distribution(self) -> str:
         """Which distribution is sampled, in words."""
-        return PRESETS["flexible"].distribution if self.exact else super().distribution
+        text = PRESETS["flexible"].distribution if self.exact else super().distribution
+        return f"{text}; with the time-step error of Langevin dynamics" if self.ensemble == "langevin" else text
+
+    @property
+    def dynamics(self) -> str:
+        """The ensemble, whose default time steps hold."""
+        return self.ensemble
 
 
 _DEFAULTS = RunSettings()

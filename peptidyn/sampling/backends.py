@@ -9,10 +9,10 @@ from __future__ import annotations
 import multiprocessing
 import os
 import pickle
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from typing import Any, Protocol
 
 from peptidyn.core.errors import ArgumentError, BackendError, MissingDependencyError
@@ -41,9 +41,22 @@ class Backend(Protocol):
         """
         ...
 
+    def start(
+        self, function: Callable[..., Any], tasks: Sequence[tuple[Any, ...]], shared: Any = None
+    ) -> Callable[[], list[Any]]:
+        """Begin what `run` does, as far as other threads or processes can, and return what waits for the results."""
+        ...
+
     def close(self) -> None:
         """End workers that were started here."""
         ...
+
+
+def count_cores() -> int:
+    """Return how many cores this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
 def make_backend(backend: Any = "serial", workers: int | None = None) -> Backend:
@@ -57,7 +70,7 @@ def make_backend(backend: Any = "serial", workers: int | None = None) -> Backend
     """
     if workers is not None and workers < 1:
         raise ArgumentError(f"workers is {workers}, expected 1 or more")
-    count = workers or os.cpu_count() or 1
+    count = workers or count_cores()
     if backend is None or backend == "serial":
         return SerialBackend()
     if backend == "threads":
@@ -69,6 +82,15 @@ def make_backend(backend: Any = "serial", workers: int | None = None) -> Backend
     if hasattr(backend, "run") and hasattr(backend, "close"):
         return backend
     raise ArgumentError(f"the backend is {backend!r}, expected {', '.join(BACKENDS)} or a dask.distributed Client")
+
+
+def start_tasks(
+    backend: Any, function: Callable[..., Any], tasks: Sequence[tuple[Any, ...]], shared: Any
+) -> Callable[[], list[Any]]:
+    """Return ``backend.start(...)``; a backend of the user's that has `run` alone begins when results are asked for."""
+    if hasattr(backend, "start"):
+        return backend.start(function, tasks, shared)
+    return lambda: backend.run(function, tasks, shared)
 
 
 def connect(address: str, timeout: float = CONNECT_SECONDS) -> Any:
@@ -97,25 +119,45 @@ class SerialBackend:
     def run(self, function: Callable[..., Any], tasks: Sequence[tuple[Any, ...]], shared: Any = None) -> list[Any]:
         return [_attempt(function, shared, task) for task in tasks]
 
+    def start(
+        self, function: Callable[..., Any], tasks: Sequence[tuple[Any, ...]], shared: Any = None
+    ) -> Callable[[], list[Any]]:
+        return lambda: self.run(function, tasks, shared)
+
     def close(self) -> None:
         pass
 
 
-class ThreadBackend:
+class _Starting:
+    """What is started elsewhere is run by starting it and waiting."""
+
+    def start(
+        self, function: Callable[..., Any], tasks: Sequence[tuple[Any, ...]], shared: Any = None
+    ) -> Callable[[], list[Any]]:
+        raise NotImplementedError
+
+    def run(self, function: Callable[..., Any], tasks: Sequence[tuple[Any, ...]], shared: Any = None) -> list[Any]:
+        return self.start(function, tasks, shared)()
+
+
+class ThreadBackend(_Starting):
     """Threads of this process: good where most time is spent inside OpenMM."""
 
     def __init__(self, workers: int):
         self.workers = workers
         self._pool = ThreadPoolExecutor(workers, thread_name_prefix="peptidyn")
 
-    def run(self, function: Callable[..., Any], tasks: Sequence[tuple[Any, ...]], shared: Any = None) -> list[Any]:
-        return list(self._pool.map(lambda task: _attempt(function, shared, task), tasks))
+    def start(
+        self, function: Callable[..., Any], tasks: Sequence[tuple[Any, ...]], shared: Any = None
+    ) -> Callable[[], list[Any]]:
+        futures = [self._pool.submit(_attempt, function, shared, task) for task in tasks]
+        return lambda: [future.result() for future in futures]
 
     def close(self) -> None:
         self._pool.shutdown(cancel_futures=True)
 
 
-class ProcessBackend:
+class ProcessBackend(_Starting):
     """Processes on this machine. A process that dies is replaced, and its tasks run again.
 
     Processes are started afresh (not forked), because OpenMM and numba hold threads; a script that uses them keeps its
@@ -139,7 +181,9 @@ class ProcessBackend:
             self._shared = shared
         return self._pool
 
-    def run(self, function: Callable[..., Any], tasks: Sequence[tuple[Any, ...]], shared: Any = None) -> list[Any]:
+    def start(
+        self, function: Callable[..., Any], tasks: Sequence[tuple[Any, ...]], shared: Any = None
+    ) -> Callable[[], list[Any]]:
         def submit(places: list[int]) -> dict[int, Future[Any]]:
             futures: dict[int, Future[Any]] = {}
             with suppress(BrokenProcessPool):  # tasks without a future are lost, too
@@ -149,7 +193,8 @@ class ProcessBackend:
             return futures
 
         hint = "perhaps memory ran out: try fewer workers"
-        return _gather(len(tasks), submit, self.close, (BrokenProcessPool, KeyError), hint)
+        begun = submit(list(range(len(tasks))))
+        return lambda: _gather(len(tasks), begun, submit, self.close, (BrokenProcessPool, KeyError), hint)
 
     def close(self) -> None:
         if self._pool is not None:
@@ -157,7 +202,7 @@ class ProcessBackend:
             self._pool = None
 
 
-class DaskBackend:
+class DaskBackend(_Starting):
     """The workers of a dask.distributed Client, which stays open: it is the user's.
 
     The scheduler runs the tasks of a lost worker again on another one. `shared` is a task too, so that it can be made
@@ -174,9 +219,10 @@ class DaskBackend:
         """Threads of all workers that are there now."""
         return max(1, sum(self.client.nthreads().values()))
 
-    def run(self, function: Callable[..., Any], tasks: Sequence[tuple[Any, ...]], shared: Any = None) -> list[Any]:
+    def start(
+        self, function: Callable[..., Any], tasks: Sequence[tuple[Any, ...]], shared: Any = None
+    ) -> Callable[[], list[Any]]:
         from distributed import KilledWorker
-        from distributed.client import FuturesCancelledError
 
         def submit(places: list[int]) -> dict[int, Any]:
             if self._future is None or shared is not self._shared:
@@ -185,8 +231,22 @@ class DaskBackend:
             return {i: self.client.submit(_attempt, function, self._future, tasks[i], pure=False) for i in places}
 
         hint = "perhaps memory ran out: see the workers' logs"
+        with self._scheduler():
+            begun = submit(list(range(len(tasks))))
+
+        def wait() -> list[Any]:
+            with self._scheduler():
+                return _gather(len(tasks), begun, submit, self.close, (KilledWorker,), hint)
+
+        return wait
+
+    @contextmanager
+    def _scheduler(self) -> Iterator[None]:
+        """Say in one sentence that the scheduler is gone."""
+        from distributed.client import FuturesCancelledError
+
         try:
-            return _gather(len(tasks), submit, self.close, (KilledWorker,), hint)
+            yield
         except (OSError, FuturesCancelledError, TimeoutError) as error:
             raise BackendError(
                 f"the dask scheduler at {self.client.scheduler.addr} is gone ({error}); start it again and resume"
@@ -198,16 +258,19 @@ class DaskBackend:
 
 def _gather(
     count: int,
+    futures: Mapping[int, Any],
     submit: Callable[[list[int]], Mapping[int, Any]],
     renew: Callable[[], None],
     losses: tuple[type[Exception], ...],
     hint: str,
 ) -> list[Any]:
-    """Return the results of `count` tasks; those that lose their worker are submitted again to renewed ones."""
+    """Return the results of `count` tasks; those that lose their worker are submitted again to renewed ones.
+
+    `futures` are those of the first submission.
+    """
     results: list[Any] = [None] * count
     left = list(range(count))
     for _ in range(1 + LOST_AGAIN):
-        futures = submit(left)
         lost = []
         for i in left:
             try:
@@ -218,6 +281,7 @@ def _gather(
             return results
         left = lost
         renew()
+        futures = submit(left)
     raise BackendError(f"{len(left)} tasks lost their worker {1 + LOST_AGAIN} times; {hint}")
 
 

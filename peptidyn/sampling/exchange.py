@@ -4,16 +4,18 @@ Every replica samples exp(-u_i) at its temperature T_i, with the reduced potenti
 
     u_i(x) = (V(x) + U_F,i(x)) / kT_i ,        U_F,i = (kT_i / 2) ln(det M / J^2) ,
 
-and two neighbours exchange temperatures with probability min(1, exp(-D)),
+and two replicas exchange temperatures with probability min(1, exp(-D)),
 
     D = u_i(x_j) + u_j(x_i) - u_i(x_i) - u_j(x_j) .
+
+At the end of an iteration many pairs try this, neighbours or not (`peptidyn.sampling.swaps`).
 
 U_F,i / kT_i is the same function at every temperature, so it drops out of D; it is in u because it is in what the
 replicas sample. Momenta are scaled by sqrt(T_new / T_old), after which kinetic energies drop out as well.
 
 Between exchanges every replica runs a stretch (`peptidyn.sampling.replicas`) on whatever worker is free. Exchanges,
-files and checkpoints are the driver's. Results depend on the seed alone, not on where stretches ran, on platforms that
-are deterministic (Reference).
+files and checkpoints are the driver's, which writes while workers already run the next stretches. Results depend on the
+seed alone, not on where stretches ran, on platforms that are deterministic (Reference).
 """
 
 from __future__ import annotations
@@ -36,11 +38,12 @@ from peptidyn.engine.kinetic_metric import check_metric
 from peptidyn.io.structure import Structure
 from peptidyn.metric.fixman_potential import check_temperature
 from peptidyn.model.tree import TreeModel
-from peptidyn.sampling.backends import make_backend
+from peptidyn.sampling.backends import make_backend, start_tasks
 from peptidyn.sampling.mbar import TemperatureMBAR, energies_by_level
-from peptidyn.sampling.moves import Move, TorsionalHMC, check_moves, longest_timestep, metropolis
+from peptidyn.sampling.moves import Move, TorsionalHMC, check_moves, metric_timestep
 from peptidyn.sampling.replicas import Recipe, Stretch, run_stretch, start_checkpoint, tune_stretch
-from peptidyn.sampling.storage import ENERGIES, ENERGY_ROW, TORSIONS, ExchangeFolder
+from peptidyn.sampling.storage import ENERGIES, ENERGY_ROW, REDUCED, TORSIONS, ExchangeFolder
+from peptidyn.sampling.swaps import reduced_energies, swap_pairs
 from peptidyn.sampling.walker import Checkpoint, walker_tree
 
 _COUNTS = ("levels", "steps", "attempted", "accepted", "move_counts")
@@ -67,7 +70,7 @@ class ReplicaExchange:
         K, rising; one replica for each.
     moves : sequence of Move, optional
         A sweep of a replica; by default torsional HMC with partly kept momenta. With a `CartesianHMC` among them the
-        flexible System is sampled.
+        flexible System is sampled. `TorsionalLangevin` is allowed; sampling is then exact up to its time-step error.
     sweeps : int
         Sweeps between exchanges.
     every : int, optional
@@ -76,8 +79,8 @@ class ReplicaExchange:
         Where to start; the reference of the tree if not given.
     hydrogen_mass : float or Quantity, optional
     metric : {"physical", "auto"} or (n_coordinates,) array, optional
-        Joint inertias, as for `Walker`; "auto" takes the first time step of `TorsionalHMC`. A resumed run keeps those
-        it began with.
+        Joint inertias, as for `Walker`; "auto" takes the longest time step of `TorsionalHMC` and `TorsionalLangevin`. A
+        resumed run keeps those it began with.
     platform : str, optional
     properties : dict, optional
         Of the platform.
@@ -105,12 +108,15 @@ class ReplicaExchange:
     steps : (n_replicas, n_moves)
         Steps of the moves at every temperature.
     attempted, accepted : (n_replicas - 1,) int
-        Exchanges between neighbouring temperatures.
+        Exchanges between neighbouring temperatures; those between others are not counted.
     frames : int
         Of every replica so far.
     tuned : bool
         Whether a warm-up is done.
     """
+
+    _pending: Callable[[], list[Any]] | None = None
+    """Stretches of the next iteration that were started already."""
 
     def __init__(
         self,
@@ -139,12 +145,13 @@ class ReplicaExchange:
             raise ArgumentError("temperatures must be two or more, each higher than the one before")
         if sweeps < 1 or (every is not None and not 1 <= every <= sweeps):
             raise ArgumentError(f"sweeps is {sweeps} and every is {every}; expected 1 or more, every not above sweeps")
-        chosen = check_moves([TorsionalHMC(0.004, 10, friction=1.0)] if moves is None else moves, system)
+        chosen = [TorsionalHMC(0.004, 10, friction=1.0)] if moves is None else check_moves(moves, system, exact=False)
         self.sweeps, self.every = sweeps, sweeps if every is None else every
         mass = None if hydrogen_mass is None else float(plain(hydrogen_mass))
+        self._topology = topology
         self.folder = None if folder is None else ExchangeFolder(folder, len(self.temperatures))
         start = None if resume else self._starts(tree, positions)
-        tree = self._tree_of(tree, system, start, mass, metric, longest_timestep(chosen))
+        tree = self._tree_of(tree, system, start, mass, metric, metric_timestep(chosen))
         self.recipe = Recipe(
             tree, openmm.XmlSerializer.serialize(system), tuple(chosen), mass, platform, dict(properties or {})
         )
@@ -153,14 +160,13 @@ class ReplicaExchange:
         seeds = np.random.SeedSequence(seed).spawn(n + 1)
         self._rng = np.random.default_rng(seeds[n])
         self.levels = np.arange(n)
-        self.steps = np.tile([move.step for move in chosen], (n, 1))
+        self.steps = np.array([[move.step_at(T) for move in chosen] for T in self.temperatures])
         self.attempted, self.accepted = np.zeros((2, n - 1), dtype=np.int64)
         self.move_counts = np.zeros((n, len(chosen), 3), dtype=np.int64)
-        self.frames = 0
-        self.tuned = False
+        self.frames, self.tuned = 0, False
         self._walk: list[np.ndarray] = []
         self._memory: list[list[tuple[np.ndarray, np.ndarray]]] = [[] for _ in range(n)]
-        self._topology = topology
+        self._reduced: list[np.ndarray] = []
         self._box = np.array([plain(v) for v in system.getDefaultPeriodicBoxVectors()])
         if start is None:
             self._resume()
@@ -185,9 +191,13 @@ class ReplicaExchange:
         return x
 
     def _tree_of(
-        self, tree: TreeModel, system: Any, start: np.ndarray | None, mass: Any, metric: Any, timestep: float | None
-    ) -> TreeModel:
-        """Return the tree with the joint inertias of the run: a run that is resumed has chosen its own already."""
+        self, tree: TreeModel, system: Any, start: np.ndarray | None, mass: Any, metric: Any,
+        timestep: tuple[float | None, float | None],
+    ) -> TreeModel:  # fmt: skip
+        """Return the tree with the joint inertias of the run: a run that is resumed has chosen its own already.
+
+        `timestep` is what `metric_timestep` returns.
+        """
         word = check_metric(metric)
         if start is None and word == "auto":
             inertia = self._stored()[1][0]["joint_inertia"]
@@ -195,7 +205,7 @@ class ReplicaExchange:
             tree = tree.with_joint_inertia(inertia) if fits else tree  # another tree is refused by its name later
         else:
             x = None if start is None else start[0]
-            made = walker_tree(tree, system, self.temperatures[-1], x, mass, metric, timestep)
+            made = walker_tree(tree, system, self.temperatures[-1], x, mass, metric, *timestep)
             tree = tree.with_joint_inertia(made.joint_inertia)
         some = tree.joint_inertia.any()
         digest = hashlib.sha256(tree.joint_inertia.tobytes()).hexdigest()[:8]
@@ -227,7 +237,10 @@ class ReplicaExchange:
         return np.array(self._walk, dtype=np.int64).reshape(-1, len(self.temperatures))
 
     def warm_up(self, sweeps: int = 100) -> list[list[Any]]:
-        """Tune the steps of the moves at every temperature, then freeze them; return the records, level by level."""
+        """Tune the steps of the moves at every temperature, then freeze them; return the records, level by level.
+
+        Moves without a Metropolis test move too, and keep their steps; their record is None.
+        """
         if self.iterations:
             raise ArgumentError("steps are tuned before the first iteration: what was sampled would depend on them")
         order = np.argsort(self.levels)
@@ -235,7 +248,9 @@ class ReplicaExchange:
         outcomes = self._gathered(self.backend.run(tune_stretch, tasks, self.recipe), order)
         for k, (r, (checkpoint, tuners)) in enumerate(zip(order, outcomes, strict=True)):
             self.replicas[r] = checkpoint
-            self.steps[k] = [tuner.final for tuner in tuners]
+            self.steps[k] = [
+                h if tuner is None else tuner.final for h, tuner in zip(self.steps[k], tuners, strict=True)
+            ]
         self.tuned = True
         if self.folder is not None:
             self._save()
@@ -256,46 +271,60 @@ class ReplicaExchange:
         """
         left = iterations - self.iterations
         with Progress(max(left, 0), "replica exchange", "iterations", progress) as bar:
-            while self.iterations < iterations and not stop():
-                self._iterate()
-                rate = self.accepted.sum() / max(1, self.attempted.sum())
-                bar.advance(1, f"{100 * rate:.0f}% of exchanges accepted")
+            try:
+                while self.iterations < iterations and not stop():
+                    self._iterate(self.iterations + 1 < iterations)
+                    rate = self.accepted.sum() / max(1, self.attempted.sum())
+                    bar.advance(1, f"{100 * rate:.0f}% of exchanges accepted")
+            finally:
+                self._pending = None
+        if self.folder is not None and self.frames:
+            self.folder.write_u_kn(*self.u_kn(), self.temperatures)
         return self
 
-    def _iterate(self) -> None:
-        """Make one iteration. If it fails, memory and the checkpoint hold the one before."""
-        n = len(self.temperatures)
+    def _begin(self) -> Callable[[], list[Any]]:
+        """Start a stretch of every replica; return what waits for them."""
         tasks = [
             (self.replicas[r], self.temperatures[k], self.steps[k], self.sweeps, self.every)
             for r, k in enumerate(self.levels)
         ]
-        stretches: list[Stretch] = self._gathered(self.backend.run(run_stretch, tasks, self.recipe), np.arange(n))
+        return start_tasks(self.backend, run_stretch, tasks, self.recipe)
+
+    def _iterate(self, more: bool) -> None:
+        """Make one iteration; if there are `more`, the next stretches run while files are written.
+
+        If it fails, memory and the checkpoint hold the iteration before.
+        """
+        wait, self._pending = self._pending or self._begin(), None
+        stretches: list[Stretch] = self._gathered(wait(), np.arange(len(self.temperatures)))
         for r, stretch in enumerate(stretches):
             if not math.isfinite(stretch.final_potential):
                 raise self._failed(r, f"its energy is {stretch.final_potential}")
-        before = self._position()
+        before, there = self._position(), self.frames
+        self._advance(stretches)
+        if more:
+            self._pending = self._begin()
         try:
-            exchanged = self._advance(stretches)
-            if self.folder is not None:
-                self.folder.append_exchange(self.iterations - 1, self._walk[-1], exchanged)
-                self._save()
+            self._write(stretches, there)
         except OutputError:
+            self._pending = None
             self._go_back(before)
             raise
 
-    def _advance(self, stretches: list[Stretch]) -> list[tuple[int, int]]:
-        """Take over the stretches and exchange temperatures; return the pairs of levels that were exchanged."""
-        self._write(stretches)
-        levels = self.levels.copy()
-        exchanged = self._exchange(stretches, levels)
+    def _advance(self, stretches: list[Stretch]) -> None:
+        """Take over the stretches and exchange temperatures, in memory."""
+        potential = np.array([stretch.final_potential for stretch in stretches])
+        metric = np.array([stretch.final_metric for stretch in stretches])
+        swaps = swap_pairs(reduced_energies(potential, metric, self.temperatures), self.levels, self._rng)
+        self.attempted = self.attempted + swaps.attempted
+        self.accepted = self.accepted + swaps.accepted
         for r, (stretch, k) in enumerate(zip(stretches, self.levels, strict=True)):
             self.move_counts[k] += np.array(stretch.counts)
-            scale = math.sqrt(self.temperatures[levels[r]] / self.temperatures[k])
+            scale = math.sqrt(self.temperatures[swaps.levels[r]] / self.temperatures[k])
             self.replicas[r] = {**stretch.checkpoint, "momentum": scale * stretch.checkpoint["momentum"]}
         self._walk.append(self.levels)
-        self.levels = levels
+        self.levels = swaps.levels
         self.frames += self.sweeps // self.every
-        return exchanged
 
     def _position(self) -> tuple[Any, ...]:
         """Return all that an iteration changes in memory."""
@@ -310,25 +339,6 @@ class ReplicaExchange:
         assert self.folder is not None
         with suppress(OSError):  # what cannot be cut now is cut when the run is resumed
             self.folder.cut_back(self.iterations, self.frames)
-
-    def _exchange(self, stretches: list[Stretch], levels: np.ndarray) -> list[tuple[int, int]]:
-        """Try to exchange neighbours, even and odd pairs in turn; change `levels` in place."""
-        beta = 1.0 / (BOLTZMANN * self.temperatures)
-        holder = np.argsort(levels)
-        exchanged = []
-        for a in range(self.iterations % 2, len(levels) - 1, 2):
-            b = a + 1
-            i, j = holder[a], holder[b]
-            self.attempted[a] += 1
-
-            def u(level: int, replica: int) -> float:
-                return beta[level] * stretches[replica].final_potential + stretches[replica].final_metric
-
-            if metropolis(u(a, j) + u(b, i) - u(a, i) - u(b, j), self._rng.random()):
-                levels[i], levels[j] = b, a
-                self.accepted[a] += 1
-                exchanged.append((a, b))
-        return exchanged
 
     def _gathered(self, outcomes: list[Any], replicas: np.ndarray) -> list[Any]:
         """Return the outcomes, or raise what went wrong in one of them."""
@@ -349,21 +359,32 @@ class ReplicaExchange:
     # ------------------------------------------------------------------ files
 
     def _rows(self, stretch: Stretch, level: int) -> np.ndarray:
+        """Return energies of the frames of a stretch of the last iteration, at a level."""
         rows = np.empty(len(stretch.potential), ENERGY_ROW)
-        rows["iteration"] = self.iterations
+        rows["iteration"] = self.iterations - 1
         rows["level"] = level
         rows["temperature"] = self.temperatures[level]
         rows["potential"] = stretch.potential
         rows["fixman"] = BOLTZMANN * self.temperatures[level] * stretch.metric
         return rows
 
-    def _write(self, stretches: list[Stretch]) -> None:
-        for r, (stretch, k) in enumerate(zip(stretches, self.levels, strict=True)):
-            rows = self._rows(stretch, int(k))
-            if self.folder is None:
-                self._memory[r].append((rows, stretch.q))
-            else:
-                self.folder.append(r, stretch, rows, self._topology, self.frames)
+    def _write(self, stretches: list[Stretch], there: int) -> None:
+        """Keep the last iteration, before which there were `there` frames, in memory or in files."""
+        levels = self._walk[-1]
+        by_level = [stretches[r] for r in np.argsort(levels)]
+        potential, metric = (np.array([getattr(s, name) for s in by_level]).T for name in ("potential", "metric"))
+        reduced = reduced_energies(potential, metric, self.temperatures)
+        rows = [self._rows(stretch, int(k)) for stretch, k in zip(stretches, levels, strict=True)]
+        if self.folder is None:
+            self._reduced.append(reduced)
+            for memory, row, stretch in zip(self._memory, rows, stretches, strict=True):
+                memory.append((row, stretch.q))
+            return
+        for r, stretch in enumerate(stretches):
+            self.folder.append(r, stretch, rows[r], self._topology, there)
+        self.folder.append_exchange(self.iterations - 1, levels, int(np.count_nonzero(levels != self.levels)))
+        self.folder.append_reduced(reduced, there)
+        self._save()
 
     @property
     def _identity(self) -> dict[str, Any]:
@@ -450,6 +471,23 @@ class ReplicaExchange:
         chosen = np.flatnonzero(energies["level"] == level)
         chosen = chosen[np.argsort(energies["iteration"][chosen], kind="stable")]
         return energies[chosen], coordinates[chosen]
+
+    def u_kn(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return the reduced energies of all frames at all temperatures, as ``pymbar.MBAR(u_kn, N_k)`` takes them.
+
+        Returns
+        -------
+        u_kn : (n_replicas, n_replicas * frames)
+            u = (V + U_F) / kT_k at temperature k; frames are sorted by the temperature they were sampled at, then by
+            time. U_F / kT is the same at every temperature and drops out of differences.
+        N_k : (n_replicas,) int
+            Frames sampled at every temperature: equally many.
+        """
+        n = len(self.temperatures)
+        if not self.frames:
+            return np.empty((n, 0)), np.zeros(n, dtype=np.int64)
+        u = np.concatenate(self._reduced) if self.folder is None else np.load(self.folder.path / REDUCED)
+        return u.transpose(2, 1, 0).reshape(n, -1), np.full(n, len(u))
 
     def summary(self) -> dict[str, Any]:
         """Return the outcome as plain values: temperatures, acceptance rates, overlaps, mean energies, steps."""

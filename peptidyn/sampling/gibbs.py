@@ -14,7 +14,7 @@ from peptidyn.core.errors import ArgumentError, SamplingError
 from peptidyn.core.progress import Progress
 from peptidyn.core.statistics import statistical_inefficiency
 from peptidyn.model.tree import TreeModel
-from peptidyn.sampling.moves import Move, check_moves, longest_timestep
+from peptidyn.sampling.moves import Move, check_moves, metric_timestep
 from peptidyn.sampling.tuning import StepTuner
 from peptidyn.sampling.walker import Walker
 
@@ -163,7 +163,7 @@ class GibbsSampler:
         self.moves = check_moves(moves, system)
         self.walker = Walker(
             tree, system, temperature, positions=positions, hydrogen_mass=hydrogen_mass, metric=metric,
-            timestep=longest_timestep(self.moves), platform=platform, properties=properties, seed=seed,
+            timestep=metric_timestep(self.moves)[0], platform=platform, properties=properties, seed=seed,
         )  # fmt: skip
         energy = self.walker.energy()
         if not math.isfinite(energy):

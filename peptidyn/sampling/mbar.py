@@ -10,6 +10,7 @@ import logging
 from typing import Any
 
 import numpy as np
+from scipy.special import logsumexp
 
 from peptidyn.core.statistics import statistical_inefficiency
 from peptidyn.core.units import BOLTZMANN
@@ -55,6 +56,39 @@ class TemperatureMBAR:
         """
         result = self._mbar.compute_expectations(self._energy, self._reduced(temperatures))
         return result["mu"], np.sqrt(self.inefficiency) * result["sigma"]
+
+
+def temperature_weights(
+    energies: np.ndarray, temperatures: np.ndarray, at: np.ndarray, free: np.ndarray | None = None
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the weights of all frames at temperatures `at`, and the reduced free energies of the sampled ones.
+
+    Parameters
+    ----------
+    energies : (n_levels, n_frames)
+        V of the frames at every sampled temperature, kJ/mol.
+    temperatures : (n_levels,)
+        K.
+    at : (t,)
+        K.
+    free : (n_levels,), optional
+        Free energies to start from.
+
+    Returns
+    -------
+    weights : (t, n_levels * n_frames)
+        Each row sums to one.
+    free : (n_levels,)
+    """
+    n, count = energies.shape
+    V = energies.ravel() - energies.mean()
+    beta = 1.0 / (BOLTZMANN * np.asarray(temperatures))
+    solved = _solver()(beta[:, None] * V, np.full(n, count), initial_f_k=free)
+    # ln of the mixture of all sampled distributions, in which every frame was drawn
+    terms = np.log(count) + solved.f_k[:, None] - beta[:, None] * V
+    mixture = logsumexp(terms, axis=0)
+    log_weights = -V[None] / (BOLTZMANN * np.asarray(at)[:, None]) - mixture
+    return np.exp(log_weights - logsumexp(log_weights, axis=1)[:, None]), np.array(solved.f_k)
 
 
 def energies_by_level(rows: np.ndarray, count: int) -> list[np.ndarray]:

@@ -1,4 +1,4 @@
-"""Monte Carlo moves. Every one leaves its distribution invariant exactly, whatever its step.
+"""Monte Carlo moves. All but `TorsionalLangevin` leave their distribution invariant exactly, whatever their step.
 
 What the moves sample. Turning the part of a molecule behind a bond about that bond keeps volumes of Cartesian space:
 the axis is fixed by the two atoms of the bond, and the rest turns rigidly. A torsion therefore has a flat measure, at
@@ -9,9 +9,11 @@ any fixed values of all other internal coordinates. Bending an angle t by a rigi
 - `TorsionalHMC` draws momenta, whose distribution has the factor sqrt(det M). U_F = (kT/2) ln(det M / J^2) in its
   Hamiltonian, with J the product of sin t over soft angles, takes that factor out again and leaves the same
   distribution J exp(-V/kT).
+- `TorsionalLangevin` moves as `TorsionalHMC` does, without a Metropolis test: it is quicker and samples the same
+  distribution with a time-step error.
 - `CartesianHMC` moves atoms and samples exp(-V/kT) of the flexible System.
 
-The first three keep hard bond lengths and angles, and alone sample the rigid model. Mixed with Cartesian moves they
+All but the last keep hard bond lengths and angles, and alone sample the rigid model. Mixed with Cartesian moves they
 sample the torsions given the present geometry, which leaves the distribution of the flexible System as it is.
 """
 
@@ -21,14 +23,16 @@ import math
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any, ClassVar
 
 import numpy as np
 import openmm
 
-from peptidyn.core.errors import ArgumentError, ModelError
+from peptidyn.core.errors import ArgumentError, ModelError, SolverError
 from peptidyn.core.units import plain
-from peptidyn.integrators.stepper import MetropolisStepper
+from peptidyn.engine.kinetic_metric import LANGEVIN_STEPS
+from peptidyn.integrators.stepper import THERMAL_TOLERANCE, MetropolisStepper, Stepper
 from peptidyn.io.virtual_sites import virtual_sites
 from peptidyn.sampling.tuning import StepTuner
 from peptidyn.sampling.walker import Walker
@@ -62,6 +66,9 @@ class Move(ABC):
 
     cartesian: ClassVar[bool] = False
     """Whether bond lengths and angles change."""
+
+    metropolised: ClassVar[bool] = True
+    """Whether a Metropolis test keeps the distribution exact, and gives an acceptance rate to tune the step by."""
 
     recorded: ClassVar[tuple[str, ...]] = ()
     """Attributes that `settings` holds beside the step."""
@@ -100,6 +107,10 @@ class Move(ABC):
 
     @abstractmethod
     def _propose(self, walker: Walker) -> bool: ...
+
+    def step_at(self, temperature: float) -> float:
+        """Return the step to begin with at a temperature, K."""
+        return self.step
 
     def __getstate__(self) -> dict[str, Any]:
         """What is sent to another process: settings and counters, nothing that belongs to a walker."""
@@ -157,7 +168,56 @@ class TrajectoryMove(Move):
         return int(rng.integers(low, high + 1)) if high > low else self.steps
 
 
-class TorsionalHMC(TrajectoryMove):
+class TorsionalTrajectory(TrajectoryMove):
+    """What trajectories in soft coordinates share: momenta that are kept in part, and a stepper bound to the walker."""
+
+    recorded: ClassVar[tuple[str, ...]] = ("steps", "friction", "jitter")
+
+    steps_per_period: ClassVar[float | None] = None
+    """Time steps per period of the stiffest motion, for ``metric="auto"``; None: those of Metropolised dynamics."""
+
+    def __init__(self, timestep: Any, steps: int, friction: Any, jitter: float, target: float):
+        super().__init__(timestep, steps, jitter, target)
+        self.friction = math.inf if friction is None else float(plain(friction))
+        if not self.friction >= 0:
+            raise ArgumentError(f"the friction is {self.friction:g} 1/ps, expected a number that is not negative")
+        self._unbind()
+
+    def _unbind(self) -> None:
+        self._stepper: Stepper | None = None
+        self._walker: Walker | None = None
+        self._version = -1
+
+    def _propose(self, walker: Walker) -> bool:
+        stepper = self._bind(walker)
+        if not walker.momenta_valid:
+            walker.mover.thermalise(0.0, walker.kT, walker.rng)
+            walker.momenta_valid = True
+        stepper.timestep, stepper.kT = self.step, walker.kT
+        moved = self._run(walker, stepper)
+        self._version = walker.version
+        return moved
+
+    @abstractmethod
+    def _run(self, walker: Walker, stepper: Any) -> bool:
+        """Make one trajectory; return whether the walker has moved."""
+
+    @abstractmethod
+    def _make_stepper(self, walker: Walker) -> Stepper: ...
+
+    def _bind(self, walker: Walker) -> Stepper:
+        """Return the stepper of this walker; it keeps its forces while nobody else moves the walker."""
+        mover = walker.mover
+        if self._stepper is None or self._walker is not walker:
+            self._stepper = self._make_stepper(walker)
+            self._walker = walker
+        elif self._version != walker.version:
+            self._stepper.mover = mover
+            self._stepper.forget()
+        return self._stepper
+
+
+class TorsionalHMC(TorsionalTrajectory):
     """Hybrid Monte Carlo in soft coordinates: BAB trajectories under V + U_F, accepted at the full Hamiltonian.
 
     Its kinetic energy has the joint inertias of the walker, with which larger steps are accepted; see `Walker`.
@@ -171,8 +231,6 @@ class TorsionalHMC(TrajectoryMove):
         trajectory starts with new momenta.
     """
 
-    recorded = ("steps", "friction", "jitter")
-
     def __init__(
         self,
         timestep: Any = 0.004,
@@ -182,44 +240,68 @@ class TorsionalHMC(TrajectoryMove):
         jitter: float = 0.2,
         target: float = 0.85,
     ):
-        super().__init__(timestep, steps, jitter, target)
-        self.friction = math.inf if friction is None else float(plain(friction))
-        if not self.friction >= 0:
-            raise ArgumentError(f"the friction is {self.friction:g} 1/ps, expected a number that is not negative")
-        self._unbind()
+        super().__init__(timestep, steps, friction, jitter, target)
 
-    def _unbind(self) -> None:
-        self._stepper: MetropolisStepper | None = None
-        self._walker: Walker | None = None
-        self._version = -1
+    def _make_stepper(self, walker: Walker) -> MetropolisStepper:
+        return MetropolisStepper(walker.mover, walker.torsional_forces, self.step, walker.kT, self.friction, walker.rng)
 
-    def _propose(self, walker: Walker) -> bool:
-        stepper = self._bind(walker)
-        if not walker.momenta_valid:
-            walker.mover.thermalise(0.0, walker.kT, walker.rng)
-            walker.momenta_valid = True
-        stepper.timestep, stepper.kT = self.step, walker.kT
+    def _run(self, walker: Walker, stepper: MetropolisStepper) -> bool:
         stepper.steps = self._draw_steps(walker.rng)
         before = stepper.accepted
         stepper.step()
         accepted = stepper.accepted > before
         if accepted:
             walker.changed(walker.last_potential)
-        self._version = walker.version
         return accepted
 
-    def _bind(self, walker: Walker) -> MetropolisStepper:
-        """Return the stepper of this walker; it keeps its forces while nobody else moves the walker."""
+
+class TorsionalLangevin(TorsionalTrajectory):
+    """Langevin dynamics in soft coordinates: BAOAB under V + U_F, without a Metropolis test.
+
+    It samples what `TorsionalHMC` samples with a time-step error, which is that of `TorsionLangevinIntegrator` with the
+    same step and metric, and explores faster: nothing turns momenta around. `ReplicaExchange` takes it; `GibbsSampler`,
+    which promises exact sampling, does not. A trajectory with a step that cannot be made is dropped, and goes on from
+    its start with new momenta; it counts as not accepted.
+
+    Parameters
+    ----------
+    timestep : float or Quantity
+        ps, up to 300 K. At higher temperatures `ReplicaExchange` makes it shorter by sqrt(300 K / T), so that atoms
+        move as far per step.
+    steps : int
+        Time steps of a trajectory.
+    friction : float or Quantity
+        1/ps.
+    """
+
+    metropolised = False
+    recorded = ("steps", "friction")
+    steps_per_period = LANGEVIN_STEPS
+
+    def __init__(self, timestep: Any = 0.016, steps: int = 10, *, friction: Any = 1.0):
+        super().__init__(timestep, steps, friction, 0.0, 0.99)
+
+    def step_at(self, temperature: float) -> float:
+        """Return the time step at a temperature (K), ps."""
+        return self.step * min(1.0, math.sqrt(300.0 / temperature))
+
+    def _make_stepper(self, walker: Walker) -> Stepper:
+        return Stepper(
+            walker.mover, walker.torsional_forces, self.step, "BAOAB", walker.kT, self.friction, walker.rng,
+            tolerance=THERMAL_TOLERANCE,
+        )  # fmt: skip
+
+    def _run(self, walker: Walker, stepper: Stepper) -> bool:
         mover = walker.mover
-        if self._stepper is None or self._walker is not walker:
-            self._stepper = MetropolisStepper(
-                mover, walker.torsional_forces, self.step, walker.kT, self.friction, walker.rng
-            )
-            self._walker = walker
-        elif self._version != walker.version:
-            self._stepper.mover = mover
-            self._stepper.forget()
-        return self._stepper
+        saved = mover.save()
+        with suppress(openmm.OpenMMException, SolverError):  # what numbers that are not finite lead to
+            if all(stepper.step() for _ in range(self.steps)) and np.isfinite(mover.momentum).all():
+                walker.changed()
+                return True
+        mover.restore(saved)
+        mover.thermalise(0.0, walker.kT, walker.rng)
+        stepper.forget()
+        return False
 
 
 class CartesianHMC(TrajectoryMove):
@@ -351,22 +433,32 @@ class PivotMove(TorsionMove):
         super().__init__(BACKBONE, turn=turn, target=target)
 
 
-def longest_timestep(moves: Sequence[Move]) -> float | None:
-    """Return the longest time step (ps) of torsional trajectories among moves, for which a metric is chosen."""
-    return max((move.step for move in moves if isinstance(move, TorsionalHMC)), default=None)
+def metric_timestep(moves: Sequence[Move]) -> tuple[float | None, float | None]:
+    """Return the time step (ps) for which a metric is chosen, and its steps per period of the stiffest motion.
+
+    It is the longest of all trajectories in soft coordinates, None if there are none. The second is None where the
+    metric is to suit Metropolised dynamics.
+    """
+    trajectories = [move for move in moves if isinstance(move, TorsionalTrajectory)]
+    periods = [move.steps_per_period for move in trajectories]
+    step = max((move.step for move in trajectories), default=None)
+    return step, None if None in periods or not periods else max(p for p in periods if p is not None)
 
 
-def check_moves(moves: Sequence[Any], system: Any) -> list[Move]:
-    """Return the moves as a list; refuse what is not a Metropolised move, or cannot move `system`, with the reason."""
+def check_moves(moves: Sequence[Any], system: Any, *, exact: bool = True) -> list[Move]:
+    """Return the moves as a list; refuse, with the reason, what is not a move or cannot move `system`.
+
+    For `exact` sampling moves without a Metropolis test are refused, too.
+    """
     if not moves:
         raise ArgumentError("no moves were given; start with [TorsionalHMC(), CartesianHMC()]")
     for move in moves:
-        if isinstance(move, Move):
-            continue
         name = move.__name__ if isinstance(move, type) else type(move).__name__
+        if isinstance(move, Move) and (move.metropolised or not exact):
+            continue
         if isinstance(move, type) and issubclass(move, Move):
             raise ArgumentError(f"{name} is a class; give an instance of it: {name}()")
-        if "Langevin" in name or "Integrator" in name:
+        if isinstance(move, Move) or "Langevin" in name or "Integrator" in name:
             raise ArgumentError(
                 f"{name} has no Metropolis step: its time step biases energies by per cents, and mixed with exact "
                 "moves nothing would correct that; use CartesianHMC or TorsionalHMC"

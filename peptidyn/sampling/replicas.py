@@ -152,11 +152,14 @@ def run_stretch(
 
 def tune_stretch(
     recipe: Recipe, checkpoint: Checkpoint, temperature: float, steps: Sequence[float], sweeps: int
-) -> tuple[Checkpoint, list[StepTuner]]:
-    """Tune the steps of all moves at a temperature (K) for `sweeps` sweeps; return the replica and the record."""
+) -> tuple[Checkpoint, list[StepTuner | None]]:
+    """Tune the steps of all moves at a temperature (K) for `sweeps` sweeps; return the replica and the record.
+
+    Moves without a Metropolis test keep their step, and have no record.
+    """
     with _borrowed(recipe) as (walker, moves):
         _prepare(walker, moves, checkpoint, temperature, steps)
-        tuners = [StepTuner(move.step, move.target, move.largest) for move in moves]
+        tuners = [StepTuner(m.step, m.target, m.largest) if m.metropolised else None for m in moves]
         for move, tuner in zip(moves, tuners, strict=True):
             move.tuner = tuner
         try:

@@ -3,7 +3,9 @@
 =============================  ==================================================================================
 topology.cif                   the atoms, in the order of the trajectories, with all digits
 topology.pdb                   the same for other programs, as far as the format can hold it
-exchanges.csv                  per iteration: temperature level of every replica, and pairs that exchanged at its end
+exchanges.csv                  per iteration: temperature level of every replica, and how many changed it at its end
+reduced.npy                    reduced energies of all frames at all temperatures, (frame, sampled at, evaluated at)
+u_kn.npz                       the same as u_kn, N_k and temperatures (K), for pymbar; written when a run ends
 checkpoint.npz                 where to continue
 replica-00/trajectory.dcd      one frame per report; opens with mdtraj
 replica-00/torsions.npy        all soft coordinates, rad and nm; opens with numpy.load
@@ -33,6 +35,7 @@ from peptidyn.sampling.replicas import Stretch
 from peptidyn.sampling.walker import Checkpoint
 
 EXCHANGES, TRAJECTORY, TORSIONS, ENERGIES = "exchanges.csv", "trajectory.dcd", "torsions.npy", "energies.npy"
+REDUCED, U_KN = "reduced.npy", "u_kn.npz"
 
 ENERGY_ROW = np.dtype(
     [("iteration", "<i8"), ("level", "<i4"), ("temperature", "<f8"), ("potential", "<f8"), ("fixman", "<f8")]
@@ -84,6 +87,7 @@ class ExchangeFolder(RunFiles):
             keep_frames(folder / TRAJECTORY, frames)
             for name in (TORSIONS, ENERGIES):
                 keep_rows(folder / name, frames)
+        keep_rows(self.path / REDUCED, frames)
         table = self.path / EXCHANGES
         lines = table.read_bytes().splitlines(True)
         if len(lines) < iterations + 1:
@@ -113,12 +117,30 @@ class ExchangeFolder(RunFiles):
         except OSError as error:
             raise self.cannot_write(error) from error
 
-    def append_exchange(self, iteration: int, levels: np.ndarray, exchanged: list[tuple[int, int]]) -> None:
-        """Append one line to the table of exchanges; `exchanged` are pairs of levels."""
-        pairs = " ".join(f"{a}-{b}" for a, b in exchanged)
+    def append_exchange(self, iteration: int, levels: np.ndarray, exchanged: int) -> None:
+        """Append one line to the table of exchanges; `exchanged` replicas had another level afterwards."""
         try:
             with open(self.path / EXCHANGES, "a", encoding="utf-8") as file:
-                file.write(",".join([str(iteration), *map(str, levels.tolist()), pairs]) + "\n")
+                file.write(",".join(map(str, [iteration, *levels.tolist(), exchanged])) + "\n")
+        except OSError as error:
+            raise self.cannot_write(error) from error
+
+    def append_reduced(self, reduced: np.ndarray, frames: int) -> None:
+        """Append reduced energies (n, n_levels, n_levels) to a file that holds `frames` frames already.
+
+        The first level is the one a frame was sampled at, the second the one it is evaluated at.
+        """
+        if not len(reduced):
+            return
+        try:
+            append_rows(self.path / REDUCED, reduced, frames)
+        except OSError as error:
+            raise self.cannot_write(error) from error
+
+    def write_u_kn(self, u_kn: np.ndarray, N_k: np.ndarray, temperatures: np.ndarray) -> None:
+        """Write reduced energies as pymbar takes them; see `ReplicaExchange.u_kn`."""
+        try:
+            checkpoints.write_npz(self.path / U_KN, {"u_kn": u_kn, "N_k": N_k, "temperatures": temperatures})
         except OSError as error:
             raise self.cannot_write(error) from error
 

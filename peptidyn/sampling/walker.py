@@ -239,8 +239,12 @@ def walker_tree(
     hydrogen_mass: Any,
     metric: Any,
     timestep: Any,
+    steps_per_period: float | None = None,
 ) -> TreeModel:
-    """Return the tree with the masses and joint inertias of a walker; the arguments are those of `Walker`."""
+    """Return the tree with the masses and joint inertias of a walker; the arguments are those of `Walker`.
+
+    `steps_per_period` is that of ``metric="auto"``; None: as Metropolised dynamics needs it.
+    """
     if hydrogen_mass is not None:
         tree = tree.with_masses(repartition_hydrogen_mass(tree, hydrogen_mass))
     if check_metric(metric) != "auto":
@@ -248,7 +252,8 @@ def walker_tree(
     if timestep is None:
         raise ArgumentError("metric='auto' follows from a time step; give timestep=, that of the torsional moves")
     start = tree if positions is None else tree.with_geometry(positions)
-    inertia = joint_inertia(start, system, timestep, steps_per_period=metropolis_steps(start), temperature=temperature)
+    period = metropolis_steps(start) if steps_per_period is None else steps_per_period
+    inertia = joint_inertia(start, system, timestep, steps_per_period=period, temperature=temperature)
     return tree.with_joint_inertia(inertia)
 
 

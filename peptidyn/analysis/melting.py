@@ -1,0 +1,141 @@
+"""Averages over all temperatures of a replica exchange run, as functions of temperature, with errors.
+
+Frames of all temperatures are weighted by the multistate estimator MBAR (`peptidyn.sampling.mbar`). Errors are those of
+a jackknife over blocks of consecutive iterations, all temperatures together: free energies are solved anew without each
+block, so what replicas share by exchanging is counted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from peptidyn.core.errors import ArgumentError
+from peptidyn.core.units import BOLTZMANN
+from peptidyn.sampling.mbar import temperature_weights
+
+
+@dataclass(frozen=True, eq=False)
+class Curve:
+    """An average as a function of temperature.
+
+    Attributes
+    ----------
+    temperatures : (t,)
+        K.
+    mean, error : (t, ...)
+    replicates : (n_blocks, t, ...)
+        The average without each block.
+    """
+
+    temperatures: np.ndarray
+    mean: np.ndarray
+    error: np.ndarray
+    replicates: np.ndarray
+
+    def derived(self, function: Callable[[np.ndarray], Any]) -> tuple[Any, Any]:
+        """Return ``function(mean)`` and its standard error, by the same jackknife."""
+        value = np.asarray(function(self.mean), dtype=np.float64)
+        error = jackknife_error(np.array([function(one) for one in self.replicates], dtype=np.float64))
+        return (float(value), float(error)) if value.ndim == 0 else (value, error)
+
+
+def melting_curve(
+    values: np.ndarray,
+    energies: np.ndarray,
+    temperatures: np.ndarray,
+    at: np.ndarray,
+    *,
+    log_weights: np.ndarray | None = None,
+    blocks: int = 10,
+) -> Curve:
+    """Return the averages of `values` at temperatures `at`, from the frames of all sampled temperatures.
+
+    Parameters
+    ----------
+    values : (n_levels, n_frames, ...)
+        Of the frames sampled at every temperature, in the order of iterations.
+    energies : (n_levels, n_frames)
+        V of the same frames, kJ/mol.
+    temperatures : (n_levels,)
+        K, at which they were sampled.
+    at : (t,)
+        K; between the lowest and the highest of `temperatures`.
+    log_weights : (n_levels, n_frames), optional
+        Logarithms of weights of the frames, for averages over another distribution: ``U_F / kT`` gives those that the
+        rigid model has without the Fixman potential.
+    blocks : int
+        Of the jackknife.
+    """
+    x, V = np.asarray(values, dtype=np.float64), np.asarray(energies, dtype=np.float64)
+    T, at = np.asarray(temperatures, dtype=np.float64), np.atleast_1d(np.asarray(at, dtype=np.float64))
+    extra = np.zeros(V.shape) if log_weights is None else np.asarray(log_weights, dtype=np.float64)
+    if x.shape[:2] != V.shape or V.shape[0] != len(T) or extra.shape != V.shape:
+        raise ArgumentError(
+            f"values, energies and log_weights have shapes {x.shape}, {V.shape} and {extra.shape}; expected "
+            f"({len(T)}, n_frames) of all, one row per temperature"
+        )
+    if V.shape[1] < 2 * blocks:
+        raise ArgumentError(f"{V.shape[1]} frames per temperature are too few for {blocks} blocks; run longer")
+    place = np.arange(V.shape[1]) * blocks // V.shape[1]
+    mean, free = _average(x, V, extra, T, at, None)
+    replicates = np.array(
+        [_average(x[:, place != b], V[:, place != b], extra[:, place != b], T, at, free)[0] for b in range(blocks)]
+    )
+    return Curve(at, mean, jackknife_error(replicates), replicates)
+
+
+def _average(
+    x: np.ndarray, V: np.ndarray, extra: np.ndarray, T: np.ndarray, at: np.ndarray, free: np.ndarray | None
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return averages (t, ...), and free energies of the sampled temperatures to start the next solution from."""
+    weights, free = temperature_weights(V, T, at, free)
+    weights = weights * np.exp(extra.ravel() - extra.max())
+    weights /= weights.sum(axis=1, keepdims=True)
+    flat = x.reshape(V.size, -1)
+    return (weights @ flat).reshape(len(at), *x.shape[2:]), free
+
+
+def heat_capacity(energies: np.ndarray, temperatures: np.ndarray, at: np.ndarray, **options: Any) -> Curve:
+    """Return the heat capacity of the potential energy, (<V^2> - <V>^2) / kT^2, kJ/mol/K.
+
+    Parameters
+    ----------
+    energies, temperatures, at
+        As for `melting_curve`.
+    **options
+        Of `melting_curve`.
+    """
+    V = np.asarray(energies, dtype=np.float64)
+    centred = V - V.mean()
+    moments = melting_curve(np.stack([centred, centred**2], axis=2), V, temperatures, at, **options)
+
+    def capacity(m: np.ndarray) -> np.ndarray:
+        return (m[..., 1] - m[..., 0] ** 2) / (BOLTZMANN * moments.temperatures**2)
+
+    replicates = np.array([capacity(one) for one in moments.replicates])
+    return Curve(moments.temperatures, capacity(moments.mean), jackknife_error(replicates), replicates)
+
+
+def melting_temperature(curve: Curve, half: float = 0.5) -> tuple[float, float]:
+    """Return the temperature (K) at which a falling curve passes `half`, and its error; nan if it does not."""
+
+    def crossing(y: np.ndarray) -> float:
+        above = y >= half
+        places = np.flatnonzero(above[:-1] & ~above[1:])
+        if not len(places):
+            return np.nan
+        i = places[-1]
+        T = curve.temperatures
+        return float(T[i] + (T[i + 1] - T[i]) * (y[i] - half) / (y[i] - y[i + 1]))
+
+    return curve.derived(crossing)
+
+
+def jackknife_error(replicates: np.ndarray) -> np.ndarray:
+    """Return the standard error (...) of an average from its values without each block (n_blocks, ...)."""
+    n = len(replicates)
+    return np.sqrt((n - 1) / n * ((replicates - replicates.mean(axis=0)) ** 2).sum(axis=0))

@@ -1,0 +1,107 @@
+"""What is measured on trajectories: ideal structures, values by hand, errors, refusals."""
+
+from __future__ import annotations
+
+import mdtraj
+import numpy as np
+import pytest
+from butane_exchange import T, make
+
+import peptidyn as ptd
+from peptidyn.analysis.estimates import estimate, with_error
+from peptidyn.analysis.exchange_frames import exchange_frames
+from peptidyn.analysis.observables import backbone_torsions, helix_triples
+from peptidyn.core.errors import ArgumentError
+from peptidyn.core.statistics import weighted_average
+
+
+def frames(*structures: ptd.Structure) -> mdtraj.Trajectory:
+    topology = mdtraj.Topology.from_openmm(structures[0].topology)
+    return mdtraj.Trajectory(np.array([s.positions for s in structures]), topology)
+
+
+HELIX, STRAND = (ptd.build_peptide("A" * 10, phi=phi, psi=psi) for phi, psi in ((-57, -47), (-120, 130)))
+
+
+def test_an_ideal_helix_and_a_strand():
+    """In the capped helix O of residue i, cap included, binds H of residue i + 4: 8 bonds.
+
+    It rises 0.15 nm per residue, and a strand with these angles 0.33 nm.
+    """
+    both = frames(HELIX, STRAND)
+    assert ptd.helix_content(both).values.tolist() == [1.0, 0.0]
+    assert ptd.hydrogen_bonds(both).values.tolist() == [8.0, 0.0]
+    assert ptd.end_to_end_distance(both).values / 9 == pytest.approx([0.15, 0.33], abs=0.015)
+    basins = ptd.ramachandran_basins(both)
+    assert len(basins.labels) == 10 and all(label.startswith("ALA") for label in basins.labels)
+    assert basins.values[0, :, 0].all() and basins.values[1, :, 1].all() and not basins.values[..., 2].any()
+    phi, psi, chains = backbone_torsions(both)
+    assert phi == pytest.approx(np.repeat([[-57.0], [-120.0]], 10, axis=1), abs=0.01)
+    assert psi == pytest.approx(np.repeat([[-47.0], [130.0]], 10, axis=1), abs=0.01)
+    assert not chains.any()
+
+
+def test_radius_of_gyration_by_its_definition():
+    m, x = HELIX.masses, HELIX.positions
+    centre = m @ x / m.sum()
+    expected = np.sqrt((m * ((x - centre) ** 2).sum(axis=1)).sum() / m.sum())
+    assert ptd.radius_of_gyration(frames(HELIX, HELIX)).mean == pytest.approx(expected, rel=1e-4)
+
+
+def test_a_broken_chain_has_two_parts():
+    """Without residue 5 its neighbours lack psi and phi, and no triple spans the gap."""
+    whole = frames(HELIX)
+    part = whole.atom_slice([a.index for a in whole.topology.atoms if a.residue.index != 5])
+    _, _, chains = backbone_torsions(part)
+    assert chains.tolist() == [0, 0, 0, 1, 1, 1, 1]
+    helical = np.ones((1, 7), dtype=bool)
+    assert helix_triples(helical, chains).shape == (1, 3) and helix_triples(helical).shape == (1, 5)
+
+
+def test_triples_by_hand():
+    helical = np.array([[1, 1, 1, 0, 1, 1], [0, 1, 1, 1, 1, 1]], dtype=bool)
+    assert helix_triples(helical).astype(int).tolist() == [[1, 0, 0, 0], [0, 1, 1, 1]]
+
+
+def test_estimates_have_the_errors_of_correlated_frames():
+    rng = np.random.default_rng(0)
+    x = np.repeat(rng.normal(size=500), 10)  # ten equal frames each: errors are those of 500
+    found = estimate(x, name="x", unit="nm")
+    assert found.error == pytest.approx(x.std() / np.sqrt(500), rel=0.2)
+    w = rng.uniform(size=len(x))
+    weighted = estimate(np.stack([x, x**2], axis=1), w, labels=("x", "square"))
+    mean, error = weighted_average(np.stack([x, x**2], axis=1), w)
+    assert np.array_equal(weighted.mean, mean) and np.array_equal(weighted.error, error)
+    assert str(found).startswith("x: ") and str(found).endswith(" nm") and "square " in str(weighted)
+    with pytest.raises(ArgumentError, match="no frames"):
+        estimate([], name="x")
+
+
+@pytest.mark.parametrize(
+    ("value", "error", "text"),
+    [(0.31415, 0.0123, "0.314(12)"), (3.14159, 0.5, "3.14(50)"), (1234.5, 56.0, "1234(56)"), (2.0, 0.0, "2(0)")],
+)
+def test_numbers_with_their_errors(value, error, text):
+    assert with_error(value, error) == text
+
+
+def test_what_cannot_be_measured_is_refused():
+    one = frames(ptd.build_peptide("A", caps=False))
+    with pytest.raises(ArgumentError, match="no residue with phi and psi"):
+        ptd.ramachandran_basins(one)
+    with pytest.raises(ArgumentError, match="three residues"):
+        ptd.helix_content(frames(ptd.build_peptide("AA")))
+    with pytest.raises(ArgumentError, match="1 alpha carbons in 1"):
+        ptd.end_to_end_distance(one)
+
+
+def test_frames_of_a_temperature_are_those_of_the_run(tmp_path):
+    with make(tmp_path, every=1) as exchange:
+        exchange.run(5)
+        rows, q = exchange.at_temperature(1)
+    found = exchange_frames(tmp_path, 1)
+    measured = mdtraj.compute_dihedrals(found, [[0, 1, 2, 3]], periodic=False)[:, 0]
+    assert len(found) == len(rows) == 10 and set(rows["temperature"]) == {T[1]}
+    assert np.abs(np.angle(np.exp(1j * (measured - q[:, 0])))).max() < 1e-4
+    with pytest.raises(ArgumentError, match="expected 0 to 2"):
+        exchange_frames(tmp_path, 3)
