@@ -1,4 +1,4 @@
-"""Structure files for all tests.
+"""Structure files for all tests, and kernels compiled by all workers together.
 
 The folder named by the environment variable PEPTIDYN_STRUCTURES adds to what is always there: the project's own data/
 and the real files that OpenMM and PDBFixer ship.
@@ -12,11 +12,13 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from compiled_kernels import compile_together
 from real_structures import DATA, OPENMM_DATA, PDBFIXER_DATA
 
 MORE = os.environ.get("PEPTIDYN_STRUCTURES")
 _SUFFIXES = {".pdb", ".cif"}
 _LARGE = 1_000_000  # bytes: larger files take long where every atom is looked at
+_MANY_TESTS = 1000  # that need most kernels between them
 
 
 def all_structure_files() -> list[Path]:
@@ -33,6 +35,14 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "structure_file" in metafunc.fixturenames:
         paths = all_structure_files()
         metafunc.parametrize("structure_file", paths, ids=[f"{p.parent.name}/{p.name}" for p in paths])
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _kernels_compiled_together(request, tmp_path_factory) -> None:
+    """Where several workers run all tests, divide the compilation of the kernels among them."""
+    several = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1")) > 1
+    if several and len(request.session.items) > _MANY_TESTS:
+        compile_together(tmp_path_factory.getbasetemp().parent / "compiled")
 
 
 @pytest.fixture(scope="session")

@@ -37,9 +37,15 @@ def all_paths() -> list[Path]:
 
 
 @cache
+def read(path: Path) -> Structure:
+    """Read a file once per test session."""
+    return load_structure(path)
+
+
+@cache
 def load(path: Path) -> Structure:
-    """Load a structure once per test session; structures without hydrogens are completed."""
-    structure = load_structure(path)
+    """Read a file once per test session; structures without hydrogens are completed."""
+    structure = read(path)
     if any(True for _ in structure.notes_of("missing-hydrogens")):
         structure = load_structure(path, add_hydrogens=True)
     return structure

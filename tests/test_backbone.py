@@ -10,7 +10,7 @@ import openmm.app
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from real_structures import DATA, VILLIN_IN_WATER, all_paths, extra_paths
+from real_structures import DATA, VILLIN_IN_WATER, all_paths, extra_paths, read
 from scipy.spatial.transform import Rotation
 
 from peptidyn.core.atoms import Atoms
@@ -235,7 +235,7 @@ def test_a_stray_atom_is_no_segment():
 
 
 def test_waters_have_no_backbone():
-    structure = load_structure(VILLIN_IN_WATER)
+    structure = read(VILLIN_IN_WATER)
     (table,) = backbone_frames(structure)
     assert len(table) == 105
     assert set(table.names) == {"N", "CA", "C"}
@@ -247,7 +247,7 @@ def test_waters_have_no_backbone():
 
 
 def test_a_gap_starts_a_new_segment():
-    structure = load_structure(VILLIN_IN_WATER)
+    structure = read(VILLIN_IN_WATER)
     (whole,) = backbone_frames(structure)
     cut = set(whole.atoms[29:31].tolist())  # C of residue 10, N of residue 11
     keep = [set(pair) != cut for pair in structure.atoms.bonds.tolist()]

@@ -7,7 +7,7 @@ from collections import Counter
 
 import numpy as np
 import pytest
-from real_structures import PDBFIXER_DATA
+from real_structures import PDBFIXER_DATA, read
 from structure_files import (
     BENZENE,
     atom_lines,
@@ -27,7 +27,7 @@ from peptidyn.io.readers import load_structure
 
 
 def test_completion_of_every_file(structure_file):
-    before = load_structure(structure_file)
+    before = read(structure_file)
     after = load_structure(structure_file, add_hydrogens=True)
     assert not after.missing_hydrogens
     assert not after.missing_heavy_atoms

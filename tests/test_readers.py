@@ -6,7 +6,7 @@ import gzip
 
 import numpy as np
 import pytest
-from real_structures import OPENMM_DATA
+from real_structures import OPENMM_DATA, read
 from structure_files import atom_lines, bond_lengths, hetatm, kinds, mmcif_text, molecules, the_note
 
 from peptidyn.core.errors import ArgumentError, StructureError
@@ -16,7 +16,7 @@ WATER_BOX_MOLECULES = 895
 
 
 def test_every_file_loads_with_sound_bonds(structure_file):
-    structure = load_structure(structure_file)
+    structure = read(structure_file)
     atoms = structure.atoms
     assert structure.positions.shape == (structure.n_atoms, 3)
     assert structure.positions.dtype == np.float64
@@ -45,7 +45,7 @@ def test_positions_are_those_of_the_file(structure_files):
     """Every PDB file of which all atom lines are read: no alternates, no further models, no extra particles."""
     compared = 0
     for path in structure_files:
-        structure = load_structure(path)
+        structure = read(path)
         if path.suffix != ".pdb" or {"altloc", "models", "dropped"} & kinds(structure).keys():
             continue
         in_file = np.array([[float(line[a : a + 8]) for a in (30, 38, 46)] for line in atom_lines(path)])
@@ -54,22 +54,21 @@ def test_positions_are_those_of_the_file(structure_files):
     assert compared >= 10
 
 
-def test_loading_twice_gives_the_same(structure_file):
-    first, second = load_structure(structure_file), load_structure(structure_file)
+def test_loading_again_gives_the_same_and_prints_nothing(structure_file, capfd, recwarn):
+    first = read(structure_file)
+    capfd.readouterr()
+    recwarn.clear()
+    second = load_structure(structure_file)
+    assert capfd.readouterr() == ("", "")
+    assert not list(recwarn)
     assert np.array_equal(first.positions, second.positions)
     assert np.array_equal(first.masses, second.masses)
     assert np.array_equal(first.atoms.bonds, second.atoms.bonds)
     assert first.notes == second.notes
 
 
-def test_nothing_is_printed_for_good_files(structure_file, capfd, recwarn):
-    load_structure(structure_file)
-    assert capfd.readouterr() == ("", "")
-    assert not list(recwarn)
-
-
 def test_villin_in_water():
-    structure = load_structure(OPENMM_DATA / "test.pdb")
+    structure = read(OPENMM_DATA / "test.pdb")
     assert structure.n_atoms == 8867
     count, _ = molecules(structure)
     waters = int((structure.atoms.residue_name == "HOH").sum())

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from pinocchio_oracle import PinocchioTree
 from random_trees import beads, random_state, random_tree, with_random_inertia
-from real_structures import DATA, all_paths, load
+from real_structures import DATA, VILLIN_IN_WATER, all_paths, load
 
 from peptidyn.core.errors import ArgumentError, SolverError, UnsupportedError
 from peptidyn.io.peptides import build_peptide
@@ -198,35 +198,54 @@ def test_no_degrees_of_freedom(name):
     assert solver.accelerations(tree, tree.reference, np.zeros(0), np.zeros(0)).shape == (0,)
 
 
-@pytest.mark.parametrize("name", FAST)
-def test_solvated_system(name):
-    """Protein, waters and ions together: M is block diagonal over molecules, and so are the answers."""
-    from real_structures import VILLIN_IN_WATER
-
+@cache
+def solvated_case() -> tuple[TreeModel, State, np.ndarray, np.ndarray]:
     tree = build_tree(load(VILLIN_IN_WATER))
     rng = np.random.default_rng(0)
     state = random_state(tree, rng)
     x = rng.normal(size=tree.n_dof)
-    found = get_solver(name).solve(tree, state, tree.momenta(state, x))
+    return tree, state, x, tree.momenta(state, x)
+
+
+@pytest.mark.parametrize("name", FAST)
+def test_solvated_system(name):
+    """Protein, waters and ions together: M is block diagonal over molecules, and so are the answers."""
+    tree, state, x, momenta = solvated_case()
+    found = get_solver(name).solve(tree, state, momenta)
     points = tree.joint[tree.parent < 0] == POINT
     assert points.any()
     assert np.abs(found - x).max() < 1e-9
 
 
-@pytest.mark.parametrize("name", list_solvers())
-@pytest.mark.parametrize("base", ["free", "fixed"])
-@pytest.mark.parametrize(("kind", "n"), [("serial", 103), ("branched", 150), ("star", 60), ("forest", 90)])
-def test_pinocchio(name, kind, n, base):
-    tree = random_tree(kind, n, seed=5, base=base)
+@cache
+def pinocchio_case(kind: str, n: int, base: str = "free", soft: str = "rotor", inertia: bool = False) -> Case:
+    """A tree with Pinocchio's answers; of a peptide with all residues for the kind "all20"."""
+    if kind == "all20":
+        tree = build_tree(load(DATA / "all20.pdb"), soft, base)
+    else:
+        tree = random_tree(kind, n, seed=5, base=base, soft=soft, inertia=inertia)
     rng = np.random.default_rng(6)
     state = random_state(tree, rng)
     oracle = PinocchioTree(tree, state)
     M = oracle.mass_matrix()
     assert np.abs(M - mass_matrix(tree, state)).max() < 1e-9 * np.abs(M).max()
-    b, v, tau = rng.normal(size=(3, tree.n_dof))
-    assert scaled_error(M, get_solver(name).solve(tree, state, b), oracle.solve(b)) < 1e-9
-    found = get_solver(name).accelerations(tree, state, v, tau)
-    assert scaled_error(M, found, oracle.accelerations(v, tau)) < 1e-9
+    b, v, tau, a = rng.normal(size=(4, tree.n_dof))
+    log_det = float(np.linalg.slogdet(M)[1])
+    forward = oracle.accelerations(v, tau)
+    return Case(tree, state, M, b, v, tau, a, oracle.solve(b), log_det, forward, inverse_dynamics(tree, state, v, a))
+
+
+def check_with_pinocchio(name: str, case: Case) -> None:
+    solver, tree, state = get_solver(name), case.tree, case.state
+    assert scaled_error(case.M, solver.solve(tree, state, case.b), case.solution) < 1e-9
+    assert scaled_error(case.M, solver.accelerations(tree, state, case.v, case.tau), case.acceleration) < 1e-9
+
+
+@pytest.mark.parametrize("base", ["free", "fixed"])
+@pytest.mark.parametrize(("kind", "n"), [("serial", 103), ("branched", 150), ("star", 60), ("forest", 90)])
+@pytest.mark.parametrize("name", list_solvers())
+def test_pinocchio(name, kind, n, base):
+    check_with_pinocchio(name, pinocchio_case(kind, n, base))
 
 
 INERTIAL = [name for name in EVERY if get_solver(name).takes_joint_inertia]
@@ -237,26 +256,12 @@ INERTIAL = [name for name in EVERY if get_solver(name).takes_joint_inertia]
     [(name, soft) for name in INERTIAL for soft in ("rotor", "all") if soft == "rotor" or name != "virtual-work"],
 )
 def test_pinocchio_with_joint_inertia(name, soft):
-    tree = random_tree("branched", 60, seed=5, soft=soft, inertia=True)
-    rng = np.random.default_rng(6)
-    state = random_state(tree, rng)
-    oracle = PinocchioTree(tree, state)
-    M = oracle.mass_matrix()
-    assert np.abs(M - mass_matrix(tree, state)).max() < 1e-9 * np.abs(M).max()
-    b, v, tau = rng.normal(size=(3, tree.n_dof))
-    assert scaled_error(M, get_solver(name).solve(tree, state, b), oracle.solve(b)) < 1e-9
-    found = get_solver(name).accelerations(tree, state, v, tau)
-    assert scaled_error(M, found, oracle.accelerations(v, tau)) < 1e-9
+    check_with_pinocchio(name, pinocchio_case("branched", 60, soft=soft, inertia=True))
 
 
 @pytest.mark.parametrize("name", list_solvers())
 def test_pinocchio_on_a_peptide_with_bends(name):
-    tree = build_tree(load(DATA / "all20.pdb"), BENDS)
-    state = random_state(tree, np.random.default_rng(1))
-    oracle = PinocchioTree(tree, state)
-    M = oracle.mass_matrix()
-    b = np.random.default_rng(2).normal(size=tree.n_dof)
-    assert scaled_error(M, get_solver(name).solve(tree, state, b), oracle.solve(b)) < 1e-9
+    check_with_pinocchio(name, pinocchio_case("all20", 0, soft=BENDS))
 
 
 @pytest.mark.parametrize("name", list_solvers())
@@ -330,7 +335,7 @@ def test_calls_on_several_threads_do_not_meet(name):
 
     alone = [answers(state) for state in states]
     with ThreadPoolExecutor(4) as threads:
-        together = list(threads.map(answers, states * 25))
+        together = list(threads.map(answers, states * 10))
     for place, found in enumerate(together):
         assert all(np.array_equal(x, y) for x, y in zip(found, alone[place % len(states)], strict=True))
 

@@ -427,19 +427,19 @@ def _return_lent_wrenches(parent, parts, lent, x, out):
 
 
 @njit(cache=True)
-def _accelerate(parent, joint, dof, origin, com, parts, joints, work, q):
+def _accelerate(parent, joint, dof, origin, com, parts, joints, rounds, work, q):
     """Write q'' (n_dof, m), by both paths.
 
     `work` (5, n_parts, 6, m) holds t and h on entry; on return also the accelerations of the bodies and the sum of all
     constraint forces, in its third and last part.
 
-    Both paths are run twice. Large joint torques accelerate light free bodies by much more than the joined ones move,
-    and constraint forces take it back; the second round starts from bodies that already feel them, and finds what
-    rounding has left.
+    Both paths are run `rounds` times. Large joint torques accelerate light free bodies by much more than the joined
+    ones move, and constraint forces take it back; the second round starts from bodies that already feel them, and finds
+    what rounding has left.
     """
     t, h, x, n, total = work
     total[:] = 0.0
-    for _ in range(ROUNDS):
+    for _ in range(rounds):  # an argument: a constant would be unrolled, and take twice as long to compile
         _accelerate_bodies(joints, t, x)
         _path_1(parts, joints, t, x, h, total, n)
         _path_2(parts, joints, x, n)
@@ -453,16 +453,16 @@ def _accelerate(parent, joint, dof, origin, com, parts, joints, work, q):
 
 
 @njit(cache=True)
-def _solve(parent, joint, dof, origin, com, parts, joints, b, work, q):
+def _solve(parent, joint, dof, origin, com, parts, joints, rounds, b, work, q):
     """Write M^-1 b into `q`, both (n_dof, m): accelerations from rest."""
     _applied_forces(parent, joint, dof, origin, com, parts, joints, b, work[0])
     work[1][:] = 0.0
-    _accelerate(parent, joint, dof, origin, com, parts, joints, work, q)
+    _accelerate(parent, joint, dof, origin, com, parts, joints, rounds, work, q)
 
 
 @njit(cache=True)
 def _solve_moving(
-    parent, joint, dof, axis, origin, com, inertia, parts, joints, lent, lends, v, tau, work, q
+    parent, joint, dof, axis, origin, com, inertia, parts, joints, rounds, lent, lends, v, tau, work, q
 ):  # fmt: skip
     """Write the accelerations `q` (n_dof, 1) for velocities `v` (n_dof,) and forces `tau` (n_dof, 1)."""
     t, h = work[0], work[1]
@@ -473,7 +473,7 @@ def _solve_moving(
     _velocity_accelerations(parent, joint, dof, axis, origin, com, parts, w, v, h)
     if lends:
         _return_lent_forces(parts, lent, h, t)
-    _accelerate(parent, joint, dof, origin, com, parts, joints, work, q)
+    _accelerate(parent, joint, dof, origin, com, parts, joints, rounds, work, q)
     _base_velocity_terms(joint, dof, origin, com, parts, w, q[:, 0])
 
 
@@ -504,8 +504,9 @@ class VirtualWorkFactor(ReusableFactor):
 
     def solve(self, b: np.ndarray) -> np.ndarray:
         """Return M^-1 b: the accelerations from rest under the generalised forces b."""
-        q = np.empty(b.shape)
-        _solve(*self._topology, self._links.p, self._links.com, self._parts, self._joints, b, self._work(b.shape[1]), q)
+        links, q = self._links, np.empty(b.shape)
+        work = self._work(b.shape[1])
+        _solve(*self._topology, links.p, links.com, self._parts, self._joints, ROUNDS, b, work, q)
         return q
 
     def log_det(self) -> float:
@@ -531,7 +532,7 @@ class VirtualWorkFactor(ReusableFactor):
     def _accelerate(self, v: np.ndarray, tau: np.ndarray) -> np.ndarray:
         links, q = self._links, np.empty((len(tau), 1))
         _solve_moving(
-            *self._topology, links.axis, links.p, links.com, links.inertia, self._parts, self._joints,
+            *self._topology, links.axis, links.p, links.com, links.inertia, self._parts, self._joints, ROUNDS,
             self._bodies.lent, self._lends, v, tau[:, None], self._one_column, q,
         )  # fmt: skip
         return q
