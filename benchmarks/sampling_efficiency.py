@@ -8,9 +8,10 @@ LangevinMiddle.
     python benchmarks/sampling_efficiency.py -o efficiency --full     # a day: small error bars
     python benchmarks/sampling_efficiency.py -o efficiency --molecule alanine --method Langevin --chains 2   # minutes
 
-Molecules: capped alanine and capped Ala10 in implicit solvent (amber14, OBC2) at 300 K, and Ala10 at 450 K, where it
-folds and unfolds. Chains start by turns in the helix and in polyproline II. Hard coordinates have the same values in
-all chains of a method: those of the structure relaxed in the helix, or in polyproline II where a method says so.
+Molecules: capped alanine, Ala3 and Ala10 in implicit solvent (amber14, OBC2) at 300 K, and Ala10 and chignolin at 450
+K, where they fold and unfold. Chains start by turns in the helix and in polyproline II. Hard coordinates have the same
+values in all chains of a method: those of the structure relaxed in the helix, or in polyproline II where a method says
+so.
 
 Langevin dynamics of `angles`, `heavy` and `flexible` (backbone angles and omega; all angles and phases of heavy atoms;
 everything) has the joint inertias of ``metric="auto"``. Its rates are not physical: transitions per force call are
@@ -27,6 +28,8 @@ An independent sample is counted within chains by the slower of cosine and sine 
 middle of one of the two main wells of psi to the middle of the other; recrossings of the barrier do not count.
 R-hat compares the variance between chains with that within them, for the worst cosine or sine of psi: above 1.1 the
 chains still know where they started, populations are not converged, and samples are independent within a basin at best.
+With `--distance` a reference ten times as long as all chains of LangevinMiddle is run too, and the total variation
+between the Ramachandran histograms (30 degrees) of a method and of that reference is drawn over force calls.
 Populations that differ from those of Langevin dynamics by more than three standard errors, and by more than 0.03, are
 marked: fast sampling of another distribution is no gain. Speeds relative to Langevin dynamics are given per force
 evaluation and per second of CPU time. Helix content is the part of residues that are in alpha with both neighbours.
@@ -52,18 +55,18 @@ import openmm
 
 import harness
 import peptidyn as ptd
-from harness import Report, cell, table
 from molecules import constrained_system, context, positions_of, relax
 from peptidyn.core.files import write_text
 from peptidyn.core.progress import Progress
-from peptidyn.core.statistics import statistical_inefficiency
 from peptidyn.engine.systems import make_system
+from peptidyn.runs.presets import PRESETS
+from sampling_report import REFERENCE, STARTS, distances, draw, judge, mark, ramachandran, tables
 
 HYDROGEN = 3.0
 """Da: mass of hydrogens where masses are repartitioned."""
 
-STEPS = 10
-"""Time steps between recorded samples: length of an HMC trajectory."""
+STEPS, RECORD = 10, 25
+"""Time steps of an HMC trajectory, after which a sample is recorded, and between samples of Langevin dynamics."""
 
 ACCEPTANCE = 0.9
 RUNG = 1.05
@@ -71,14 +74,6 @@ RUNG = 1.05
 
 DISCARD = 0.05
 """Part of a chain that is run first and does not count."""
-
-MIXED = 1.1
-"""R-hat above this: not converged."""
-
-STARTS = {"helix": (-70.0, -40.0), "polyproline II": (-70.0, 145.0)}
-WELLS = np.deg2rad([-30.0, 150.0])
-"""Middle of the main wells of psi; a crossing has come within `NEAR` of the other one."""
-NEAR = np.deg2rad(40.0)
 
 
 @dataclass(frozen=True)
@@ -91,13 +86,14 @@ class Molecule:
     platform: str
     properties: dict[str, str] = field(default_factory=dict)
     temperature: float = 300.0
+    caps: bool = True
 
 
 @dataclass(frozen=True)
 class Method:
     """What moves, how, and for how many force evaluations in a chain, by molecule.
 
-    No `soft`: OpenMM's Langevin dynamics. With a `timestep` (ps): that of peptidyn, with a metric for this step.
+    No `soft`: OpenMM's Langevin dynamics. With a `timestep` (ps): that of peptidyn, with the metric of the preset.
     """
 
     evaluations: dict[str, int]
@@ -106,42 +102,53 @@ class Method:
     cartesian: bool = False
     geometry: str = "helix"
     timestep: float | None = None
+    preset: str = ""
+
+    @property
+    def samples(self) -> str:
+        """Which distribution is sampled, in words."""
+        if self.cartesian or not self.soft:
+            return "the force field's" + ("" if self.soft else ", bonds of hydrogens fixed")
+        return PRESETS[self.preset].distribution
 
 
 MOLECULES = {
     "capped alanine": Molecule("A", 6, 1500, "Reference"),
+    "capped Ala3": Molecule("AAA", 4, 600, "Reference"),
     "capped Ala10": Molecule("A" * 10, 4, 600, "CPU", {"Threads": "1"}),
     "capped Ala10 at 450 K": Molecule("A" * 10, 4, 600, "CPU", {"Threads": "1"}, 450.0),
+    "chignolin at 450 K": Molecule("GYDPETGTWG", 4, 600, "CPU", {"Threads": "1"}, 450.0, caps=False),
 }
 
-REFERENCE = "OpenMM LangevinMiddle, 4 fs, HMR"
 HARD, OPEN = "phi psi chi", "phi psi chi omega angles"
-LANGEVIN = {"capped alanine": 150_000, "capped Ala10 at 450 K": 200_000}
+HOT = {"capped Ala10 at 450 K": 200_000, "chignolin at 450 K": 100_000}
+LANGEVIN = {"capped alanine": 150_000, "capped Ala3": 150_000, **HOT}
+ALL = {"capped alanine": 600_000, "capped Ala3": 600_000, "capped Ala10": 60_000}
 METHODS = {
-    REFERENCE: Method({"capped alanine": 600_000, "capped Ala10": 60_000, "capped Ala10 at 450 K": 500_000}),
-    "angles, Langevin 24 fs": Method(LANGEVIN, OPEN, timestep=0.024),
-    "heavy, Langevin 24 fs": Method(LANGEVIN, "heavy", timestep=0.024),
-    "flexible, Langevin 24 fs": Method(LANGEVIN, "all", timestep=0.024),
-    "torsions": Method({"capped alanine": 150_000, "capped Ala10": 30_000}, HARD),
-    "torsions, geometry of PPII": Method({"capped alanine": 150_000}, HARD, geometry="polyproline II"),
-    "torsions + omega + angles": Method({"capped alanine": 200_000, "capped Ala10": 30_000}, OPEN),
-    "torsions + omega + angles, HMR": Method({"capped alanine": 200_000, "capped Ala10": 30_000}, OPEN, HYDROGEN),
+    REFERENCE: Method({**ALL, "capped Ala10 at 450 K": 500_000, "chignolin at 450 K": 250_000}),
+    "torsions, Langevin 8 fs": Method(LANGEVIN, HARD, timestep=0.008, preset="torsions"),
+    "angles, Langevin 24 fs": Method(LANGEVIN, OPEN, timestep=0.024, preset="angles"),
+    "heavy, Langevin 24 fs": Method(LANGEVIN, "heavy", timestep=0.024, preset="heavy"),
+    "flexible, Langevin 24 fs": Method(LANGEVIN, "all", timestep=0.024, preset="flexible"),
+    "torsions, HMC": Method({"capped alanine": 150_000, "capped Ala10": 30_000}, HARD, preset="torsions"),
+    "torsions, HMC, geometry of PPII": Method(
+        {"capped alanine": 150_000}, HARD, geometry="polyproline II", preset="torsions"
+    ),
+    "angles, HMC": Method({"capped alanine": 200_000, "capped Ala10": 30_000}, OPEN, preset="angles"),
+    "angles, HMC, HMR": Method({"capped alanine": 200_000, "capped Ala10": 30_000}, OPEN, HYDROGEN, preset="angles"),
     "Gibbs: torsions and Cartesian, HMR": Method(
         {"capped alanine": 120_000, "capped Ala10": 30_000}, HARD, HYDROGEN, cartesian=True
     ),
 }
+
+LONG = 10
+"""The long reference has this many times the evaluations of all chains of the reference together."""
 
 SIZES = {"quick": (0.25, 0.02), "default": (1, 1.0), "full": (2, 4.0)}
 """Factors for the number of chains, which is at least 2, and for the evaluations of each."""
 
 
 # ---------------------------------------------------------------------------- molecules
-
-
-def basin_of(phi: np.ndarray, psi: np.ndarray) -> np.ndarray:
-    """Return 0 for alpha, 1 for beta and polyproline, 2 for left-handed."""
-    alpha = (phi < 0) & (psi >= np.deg2rad(-120)) & (psi < np.deg2rad(60))
-    return np.where(phi >= 0, 2, np.where(alpha, 0, 1))
 
 
 @dataclass
@@ -176,7 +183,7 @@ def prepare(molecule: Molecule) -> Prepared:
     """Build and relax a molecule in every start."""
     relaxed = {}
     for name, (phi, psi) in STARTS.items():
-        structure = ptd.build_peptide(molecule.sequence, phi=phi, psi=psi, caps=True)
+        structure = ptd.build_peptide(molecule.sequence, phi=phi, psi=psi, caps=molecule.caps)
         system = make_system(structure.topology, "obc2")
         relaxed[name] = relax(context(system), structure.positions)
     return Prepared(molecule, structure.topology, system, relaxed)
@@ -200,7 +207,9 @@ def run_langevin(prepared: Prepared, method: Method, start: str, calls: int, see
     positions = prepared.start(method.geometry, start)
     if method.soft:
         tree = ptd.build_tree(prepared.structure(method.geometry), method.soft)
-        integrator: Any = ptd.TorsionLangevinIntegrator(tree, T, 1.0, method.timestep, seed=seed, metric="auto")
+        integrator: Any = ptd.TorsionLangevinIntegrator(
+            tree, T, 1.0, method.timestep, seed=seed, metric=PRESETS[method.preset].metric
+        )
         place = context(prepared.system, integrator, molecule.platform, molecule.properties)
         place.setPositions(positions)
         integrator.set_velocities_to_temperature(T)
@@ -213,14 +222,14 @@ def run_langevin(prepared: Prepared, method: Method, start: str, calls: int, see
         place.applyConstraints(1e-6)
         place.setVelocitiesToTemperature(T, seed + 1)
     integrator.step(int(DISCARD * calls))
-    count = calls // STEPS
+    count, seconds = max(4, calls // RECORD), 0.0
     angles = np.empty((count, *prepared.backbone.shape[:2]), dtype=np.float32)
-    begin = time.process_time()
     for i in range(count):
-        integrator.step(STEPS)
+        begin = time.process_time()
+        integrator.step(RECORD)
+        seconds += time.process_time() - begin
         angles[i] = dihedrals(positions_of(place)[None], prepared.backbone)[0]
-    seconds = time.process_time() - begin
-    return {"angles": angles, "calls": count * STEPS, "seconds": seconds, "accepted": [], "proposed": []}
+    return {"angles": angles, "calls": count * RECORD, "seconds": seconds, "accepted": [], "proposed": []}
 
 
 def make_sampler(prepared: Prepared, method: Method, start: str, steps: list[float], seed: int) -> ptd.GibbsSampler:
@@ -294,109 +303,6 @@ def _climb(measured: dict[int, float], rung: int) -> tuple[int, bool]:
     return rung - 1, rung - 1 in measured
 
 
-# ---------------------------------------------------------------------------- judging
-
-
-def count_crossings(psi: np.ndarray) -> int:
-    """Return how often psi (n,) went from the middle of one main well to that of the other."""
-    near = np.abs(np.angle(np.exp(1j * (psi[:, None] - WELLS)))) < NEAR
-    visits = np.argmax(near, axis=1)[near.any(axis=1)]
-    return int(np.count_nonzero(np.diff(visits)))
-
-
-def count_entries(phi: np.ndarray) -> int:
-    """Return how often phi (n,) came to the middle of the left-handed half from that of the right-handed one."""
-    sides = (phi > np.deg2rad(30)).astype(int)[np.abs(np.sin(phi)) > 0.5]
-    return int(np.count_nonzero(np.diff(sides) > 0))
-
-
-def helix_content(angles: np.ndarray) -> float:
-    """Return the part of residues in alpha with both neighbours, of phi and psi (n, n_residues, 2); nan if too few."""
-    alpha = basin_of(angles[..., 0], angles[..., 1]) == 0
-    triples = alpha[:, :-2] & alpha[:, 1:-1] & alpha[:, 2:]
-    return float(triples.mean()) if triples.size else math.nan
-
-
-def r_hat(chains: list[np.ndarray]) -> float:
-    """Return the potential scale reduction factor of Gelman and Rubin for chains (n,) of one quantity."""
-    n = np.mean([len(chain) for chain in chains])
-    within = np.mean([chain.var(ddof=1) for chain in chains])
-    between = np.var([chain.mean() for chain in chains], ddof=1)
-    return float(math.sqrt((n - 1) / n + between / within)) if within > 0 else math.inf
-
-
-def judge(chains: list[dict[str, Any]], step: list[float]) -> dict[str, Any]:
-    """Return speed, crossings and populations of a method, with standard errors over chains.
-
-    All but the population and the entries of the left-handed half are about frames with phi < 0, and evaluations are
-    those spent there.
-    """
-    speeds, populations, crossings, entries, helix = [], [], [], 0, []
-    series: list[list[np.ndarray]] = []
-    for chain in chains:
-        angles = chain["angles"].astype(np.float64)  # (n, pairs, 2)
-        independent, crossed, people, columns = [], [], [], []
-        for phi, psi in angles.transpose(1, 2, 0):
-            right = phi < 0
-            calls = float(chain["calls"]) * right.mean()
-            parts = [[f(angle[right]) for f in (np.cos, np.sin)] for angle in (phi, psi)]
-            g = [max(map(statistical_inefficiency, both)) for both in parts]
-            independent.append([right.sum() / slow / calls for slow in g])
-            crossed.append(count_crossings(psi[right]) / calls)
-            entries += count_entries(phi)
-            basin = basin_of(phi, psi)
-            people.append([(basin[right] == 0).mean(), (basin[right] == 1).mean(), 1.0 - right.mean()])
-            columns += parts[1]
-        helix.append(helix_content(chain["angles"]))
-        speeds.append(1e6 * np.mean(independent, axis=0))  # of phi, of psi
-        crossings.append(1e6 * np.mean(crossed))
-        populations.append(np.mean(people, axis=0))
-        series.append(columns)
-
-    def summary(values: list[Any]) -> tuple[list[float], list[float]]:
-        x = np.array(values, dtype=np.float64).reshape(len(values), -1)
-        return x.mean(axis=0).tolist(), (x.std(axis=0, ddof=1) / math.sqrt(len(x))).tolist()
-
-    calls, seconds = (sum(float(chain[name]) for chain in chains) for name in ("calls", "seconds"))
-    accepted, proposed = (np.sum([chain[name] for chain in chains], axis=0) for name in ("accepted", "proposed"))
-    report: dict[str, Any] = {"step_fs": [1e3 * h for h in step], "acceptance": (accepted / proposed).tolist()}
-    report["independent_per_million"], report["independent_error"] = summary(speeds)
-    (report["crossings_per_million"],), (report["crossings_error"],) = summary(crossings)
-    report["populations"], report["population_errors"] = summary(populations)
-    if not np.isnan(helix).any():
-        (report["helix"],), (report["helix_error"],) = summary(helix)
-    by_start = [slice(i, None, len(STARTS)) for i in range(len(STARTS))]
-    report["independent_psi_by_start"] = [float(np.mean([v[1] for v in speeds[part]])) for part in by_start]
-    report["alpha_by_start"] = [float(np.mean([p[0] for p in populations[part]])) for part in by_start]
-    report["left_entries"] = entries
-    report["r_hat"] = max(r_hat([one[k] for one in series]) for k in range(len(series[0])))
-    report["calls"], report["cpu_us_per_call"] = int(calls), 1e6 * seconds / calls
-    return report
-
-
-def mark(outcome: dict[str, Any]) -> None:
-    """Say of every method whether it samples the distribution of Langevin dynamics, and how fast it is beside it."""
-    right = outcome[REFERENCE]
-    for one in outcome.values():
-        difference = np.abs(np.subtract(one["populations"], right["populations"]))[:2]
-        error = np.hypot(one["population_errors"], right["population_errors"])[:2]
-        if max(one["r_hat"], right["r_hat"]) > MIXED:
-            one["verdict"] = "not converged"
-        elif one is right:
-            one["verdict"] = "reference"
-        else:
-            one["verdict"] = "differs" if ((difference > 3 * error) & (difference > 0.03)).any() else "agrees"
-        for name in ("independent", "crossings"):
-            a, b = (np.array(m[f"{name}_per_million"], dtype=np.float64) for m in (one, right))
-            e, f = (np.array(m[f"{name}_error"], dtype=np.float64) for m in (one, right))
-            with np.errstate(divide="ignore", invalid="ignore"):
-                one[f"{name}_relative"] = (a / b).tolist()
-                one[f"{name}_cpu_relative"] = (a / b * right["cpu_us_per_call"] / one["cpu_us_per_call"]).tolist()
-                one[f"{name}_relative_error"] = (
-                    (a / b * np.hypot(e / a, f / b)).tolist() if one is not right else np.zeros_like(a).tolist()
-                )
-
-
 # ---------------------------------------------------------------------------- running
 
 
@@ -433,28 +339,30 @@ class Folder:
         return chain
 
 
-def measure(folder: Folder, size: str, chains: int | None, molecule: str, method: str = "") -> dict[str, Any]:
+def measure(
+    folder: Folder, size: str, chains: int | None, molecule: str, method: str = "", distance: bool = False
+) -> dict[str, Any]:
     """Run methods whose names hold `method`, and the reference, on molecules whose names hold `molecule`.
 
-    Two chains of each run at a time.
-
-    The report is written after each such round.
+    Two chains of each run at a time, and the report is written after each such round. With `distance` a long reference
+    is run first.
     """
     report: dict[str, Any] = {"size": size, "molecules": {}}
     for name, which in MOLECULES.items():
         if molecule in name:
             count = chains or max(2, int(SIZES[size][0] * which.chains))
-            for outcome in _rounds(folder, name, which, size, count, method):
+            for outcome in _rounds(folder, name, which, size, count, method, distance):
                 report["molecules"][name] = outcome
                 harness.write(folder.path, "sampling_efficiency", report, tables(report), draw)
     return report
 
 
 def _rounds(
-    folder: Folder, name: str, molecule: Molecule, size: str, chains: int, wanted: str
+    folder: Folder, name: str, molecule: Molecule, size: str, chains: int, wanted: str, distance: bool
 ) -> Iterator[dict[str, Any]]:
     """Yield the outcome of the wanted methods on a molecule after every round."""
     prepared = prepare(molecule)
+    reference = long_reference(folder, prepared, name, size, chains) if distance else None
     methods = {
         label: method
         for label, method in METHODS.items()
@@ -465,7 +373,8 @@ def _rounds(
     with Progress(len(methods) * chains, name, "chains") as bar:
         for seed in range(0, chains, len(STARTS)):
             for label, method in methods.items():
-                key = {**asdict(method), "molecule": name, "temperature": molecule.temperature, "length": STEPS}
+                key = {**asdict(method), "molecule": name, "temperature": molecule.temperature, "length": STEPS,
+                       "record": RECORD}  # fmt: skip
                 del key["evaluations"]
                 trials = max(40, int(min(1.0, SIZES[size][1]) * molecule.trials))
                 if label not in steps:
@@ -484,11 +393,29 @@ def _rounds(
                 bar.advance(len(pair), label)
             outcome = {label: judge(found[label], steps[label]) for label in methods}
             mark(outcome)
+            for label, method in methods.items():
+                outcome[label]["samples"] = method.samples
+                if reference is not None:
+                    outcome[label]["distance"] = distances(found[label], reference)
             yield {
                 "chains": seed + len(STARTS), "temperature_K": molecule.temperature,
                 "platform": molecule.platform, "methods": outcome,
                 "calls_per_chain": {m: int(SIZES[size][1] * o.evaluations[name]) for m, o in methods.items()},
             }  # fmt: skip
+
+
+def long_reference(folder: Folder, prepared: Prepared, name: str, size: str, chains: int) -> np.ndarray:
+    """Return the histograms of a reference `LONG` times as long as all chains of `REFERENCE` together."""
+    method, pieces = METHODS[REFERENCE], []
+    calls = int(SIZES[size][1] * method.evaluations[name])
+    with Progress(LONG * chains, f"{name}, long reference", "chains") as bar:
+        for seed in range(LONG * chains):
+            start = list(STARTS)[seed % len(STARTS)]
+            key = {"molecule": name, "calls": calls, "start": start, "seed": seed, "record": RECORD}
+            run = partial(run_langevin, prepared, method, start, calls, 10_000 + seed)
+            pieces.append(folder.chain(f"{name} long reference {seed}", key, run)["angles"])
+            bar.advance(1)
+    return ramachandran(pieces)
 
 
 def _run_pair(
@@ -518,110 +445,16 @@ def _too_large(chains: list[dict[str, Any]]) -> list[bool]:
     return (accepted < ACCEPTANCE * proposed).tolist() if np.size(accepted) else []
 
 
-# ---------------------------------------------------------------------------- reporting
-
-
-def tables(report: Report) -> str:
-    """Return the tables of docs/performance.md."""
-    parts = []
-    for name, molecule in report["molecules"].items():
-        speed, people = [], []
-        for method, one in molecule["methods"].items():
-            phi, psi = map(_round, one["independent_per_million"], one["independent_error"])
-            speed.append([
-                method, ", ".join(f"{h:.1f}" for h in one["step_fs"]),
-                ", ".join(f"{a:.3f}" for a in one["acceptance"]) or "-", phi, psi,
-                " / ".join(f"{v:.0f}" for v in one["independent_psi_by_start"]),
-                _ratio(method, one["independent_relative"][1], one["independent_relative_error"][1]),
-                _round(one["crossings_per_million"], one["crossings_error"]),
-                _ratio(method, one["crossings_relative"], one["crossings_relative_error"]),
-                *(cell(v, 2) if math.isfinite(v) else "-" for v in (
-                    one["independent_cpu_relative"][1], one["crossings_cpu_relative"],
-                )),
-            ])  # fmt: skip
-            alpha, beta, left = (
-                f"{p:.3f} ± {e:.3f}" for p, e in zip(one["populations"], one["population_errors"], strict=True)
-            )
-            people.append([
-                method, cell(molecule["calls_per_chain"][method], 0), cell(one["cpu_us_per_call"], 0), alpha, beta,
-                " / ".join(f"{v:.2f}" for v in one["alpha_by_start"]), cell(one["r_hat"], 2),
-                one["verdict"] if one["verdict"] in ("agrees", "reference") else f"**{one['verdict']}**", left,
-                one["left_entries"], _round(one["helix"], one["helix_error"], 3) if "helix" in one else "-",
-            ])  # fmt: skip
-        parts += [
-            f"{name}, {molecule['temperature_K']:g} K, {molecule['chains']} chains, {molecule['platform']} platform:",
-            table(SPEED_HEAD.split("; "), speed),
-            table(PEOPLE_HEAD.split("; "), people),
-        ]
-    return "\n\n".join(parts)
-
-
-SPEED_HEAD = (
-    "method; step, fs; acceptance; φ; ψ; ψ by start; ψ, relative; crossings of ψ; crossings, relative; "
-    "ψ per CPU s, relative; crossings per CPU s, relative"
-)
-PEOPLE_HEAD = (
-    "method; evaluations in a chain; CPU µs each; α; β, PPII; α by start; R-hat; α and β; left; entries; helix"
-)
-
-
-def _round(value: float, error: float, digits: int | None = None) -> str:
-    if digits is None:
-        digits = 0 if error >= 2 or not error else 1
-    return f"{value:.{digits}f} ± {error:.{digits}f}"
-
-
-def _ratio(method: str, value: float, error: float) -> str:
-    if method == REFERENCE:
-        return "1"
-    return f"{value:.2f} ± {error:.2f}" if math.isfinite(value) and math.isfinite(error) else "-"
-
-
-COLOURS = {"reference": "#1f4e79", "agrees": "#1f4e79", "differs": "#d9d9d9", "not converged": "#ffffff"}
-HATCHES = {"differs": "////", "not converged": "..."}
-
-
-def draw(report: Report, path: Path) -> None:
-    """Draw speed and populations side by side; hatched: another distribution; dotted: not converged."""
-    from peptidyn.analysis.plots import new_figure, save_figure
-
-    count = len(report["molecules"])
-    figure, axes = new_figure(count, 2, figsize=(11.0, 3.6 * count), squeeze=False)
-    for (left, right), (name, molecule) in zip(axes, report["molecules"].items(), strict=True):
-        methods = list(molecule["methods"])[::-1]
-        values = [molecule["methods"][m] for m in methods]
-        y = np.arange(len(methods))
-        for place, one in zip(y, values, strict=True):
-            left.barh(
-                place, one["independent_per_million"][1], xerr=one["independent_error"][1], height=0.65, capsize=3,
-                color=COLOURS[one["verdict"]], edgecolor="#1f4e79", hatch=HATCHES.get(one["verdict"]), ecolor="#c8781e",
-            )  # fmt: skip
-        left.set_yticks(y, methods, fontsize=8)
-        left.set(
-            xlabel="independent samples of ψ per 10⁶ force evaluations",
-            title=f"{name}, {molecule['temperature_K']:.0f} K",
-        )
-        for k, (label, colour) in enumerate((("α", "#1f4e79"), ("β, PPII", "#c8781e"), ("left", "#5c8a5c"))):
-            right.errorbar(
-                [v["populations"][k] for v in values], y + 0.15 * (1 - k),
-                xerr=[v["population_errors"][k] for v in values], fmt="o", markersize=4, color=colour, label=label,
-                capsize=2,
-            )  # fmt: skip
-        alpha, error = (molecule["methods"][REFERENCE][k][0] for k in ("populations", "population_errors"))
-        right.axvspan(alpha - error, alpha + error, color="#1f4e79", alpha=0.15, linewidth=0)
-        right.set_yticks(y, [])
-        right.set_ylim(left.get_ylim())
-        right.set(xlim=(-0.02, 1.02), xlabel="population (α, β: of φ < 0; band: α of Langevin)")
-        right.set_title("hatched: another distribution; dotted: not converged", fontsize=9)
-        right.legend(frameon=False, fontsize=8, loc="center left", bbox_to_anchor=(1.0, 0.5))
-    save_figure(figure, path)
-
-
 def main(arguments: Sequence[str] | None = None) -> int:
     script = harness.parser(__file__, __doc__)
     script.set_defaults(folder=Path("efficiency"))
     script.add_argument("--molecule", default="", help="only the one whose name holds this")
     script.add_argument("--method", default="", help="only those whose names hold this, and the reference")
+    script.add_argument(
+        "--distance",
+        action="store_true",
+        help="run a long reference too, and draw the distance from it over force calls",
+    )
     script.add_argument("--chains", type=harness.positive, help="chains of each method, an even number")
     size = script.add_mutually_exclusive_group()
     size.add_argument("--quick", dest="size", action="store_const", const="quick", default="default")

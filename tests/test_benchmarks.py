@@ -352,7 +352,7 @@ def test_dynamics(capsys, tmp_path, monkeypatch):
 
 
 def test_sampling_efficiency(capsys, tmp_path, monkeypatch):
-    chosen = {name: sampling_efficiency.METHODS[name] for name in (sampling_efficiency.REFERENCE, "torsions")}
+    chosen = {name: sampling_efficiency.METHODS[name] for name in (sampling_efficiency.REFERENCE, "torsions, HMC")}
     monkeypatch.setattr(sampling_efficiency, "METHODS", chosen)
     monkeypatch.setattr(sampling_efficiency, "find_steps", lambda *_: [0.01])  # tested in test_sampling_efficiency.py
     monkeypatch.setitem(sampling_efficiency.SIZES, "quick", (0.25, 0.001))

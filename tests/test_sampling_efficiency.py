@@ -7,6 +7,7 @@ import pytest
 
 import peptidyn as ptd
 import sampling_efficiency as script
+import sampling_report as report_of
 
 
 @pytest.fixture(scope="module")
@@ -26,7 +27,7 @@ def test_the_ladder_leads_to_the_last_rung_that_is_accepted(begin):
 
 def test_steps_are_the_largest_with_the_wanted_acceptance(alanine):
     """At the step that was found nine of ten proposals pass, and clearly less at twice that step."""
-    method = script.METHODS["torsions"]
+    method = script.METHODS["torsions, HMC"]
     (step,) = script.find_steps(alanine, method, 100)
     outcomes = []
     for factor in (1.0, 2.0):
@@ -47,13 +48,13 @@ def test_starts_share_the_hard_geometry(alanine):
             np.abs(tree.positions(tree.state(x)) - x).max() < 1e-9
         )  # what no rigid unit can follow would be left over
         phi, psi = script.dihedrals(x[None], alanine.backbone)[0, 0]
-        assert script.basin_of(phi, psi) == basin
+        assert report_of.basin_of(phi, psi) == basin
 
 
 def test_crossings_need_the_middle_of_the_other_well():
     psi = np.deg2rad([-30, -50, 60, 100, 60, -20, 100, 130, -175, 150, 95, -40, -150, 170])
-    assert script.count_crossings(psi) == 3
-    assert script.count_entries(np.deg2rad([-60, 5, -80, 60, 20, 70, -100, 50])) == 2
+    assert report_of.count_crossings(psi) == 3
+    assert report_of.count_entries(np.deg2rad([-60, 5, -80, 60, 20, 70, -100, 50])) == 2
 
 
 def chain(rng, populations, n=4000, hold=20):
@@ -69,12 +70,12 @@ def test_judging_known_chains():
     right, wrong = ([chain(rng, p) for _ in range(8)] for p in ([0.3, 0.5, 0.2], [0.6, 0.4, 0.0]))
     stuck = [chain(rng, p) for p in ([1.0, 0.0, 0.0], [0.0, 1.0, 0.0]) for _ in range(4)]
     outcome = {
-        name: script.judge(chains, [0.004])
-        for name, chains in {script.REFERENCE: right, "again": right[::-1], "wrong": wrong, "stuck": stuck}.items()
+        name: report_of.judge(chains, [0.004])
+        for name, chains in {report_of.REFERENCE: right, "again": right[::-1], "wrong": wrong, "stuck": stuck}.items()
     }
-    script.mark(outcome)
+    report_of.mark(outcome)
     assert [one["verdict"] for one in outcome.values()] == ["reference", "agrees", "differs", "not converged"]
-    one = outcome[script.REFERENCE]
+    one = outcome[report_of.REFERENCE]
     for value, error, exact in zip(one["populations"], one["population_errors"], [0.375, 0.625, 0.2], strict=True):
         assert abs(value - exact) < 5 * error
     # samples are held for 20 frames of 10 evaluations: 200 evaluations each
@@ -85,7 +86,7 @@ def test_judging_known_chains():
         "chains": 8, "temperature_K": 300.0, "platform": "Reference", "methods": outcome,
         "calls_per_chain": dict.fromkeys(outcome, 40000),
     }}}  # fmt: skip
-    text = script.tables(report)
+    text = report_of.tables(report)
     assert "**differs**" in text and "**not converged**" in text and "reference" in text
 
 
@@ -93,16 +94,29 @@ def test_langevin_with_a_metric_is_a_method(alanine):
     """It counts its calls, has no proposals, and moves from the start it was given."""
     method = script.METHODS["flexible, Langevin 24 fs"]
     made = script.run_langevin(alanine, method, "polyproline II", 100, 1)
-    assert made["calls"] == 100 and made["angles"].shape == (10, 1, 2) and made["proposed"] == []
+    assert made["calls"] == 100 and made["angles"].shape == (4, 1, 2) and made["proposed"] == []
     phi, psi = made["angles"][0, 0]
-    assert script.basin_of(phi, psi) == 1 and np.ptp(made["angles"][:, 0], axis=0).min() > 0.01
+    assert report_of.basin_of(phi, psi) == 1 and np.ptp(made["angles"][:, 0], axis=0).min() > 0.01
+
+
+def test_distance_from_a_long_reference():
+    """Half of the frames in the wrong bin are a distance of one half; it is counted in force calls of all chains."""
+    alpha, beta = np.deg2rad([-70.0, -40.0]), np.deg2rad([-70.0, 150.0])
+    reference = report_of.ramachandran([np.tile(alpha, (10, 2, 1))])
+    assert reference.shape == (2, report_of.BINS, report_of.BINS) and (reference.sum(axis=(1, 2)) == 1.0).all()
+    angles = np.tile(alpha, (256, 2, 1))
+    angles[128:, 1] = beta
+    chains = [{"angles": angles, "calls": 2560}] * 2
+    found = report_of.distances(chains, reference)
+    assert found["calls"][-1] == 5120 and found["calls"][0] == pytest.approx(40)
+    assert found["worst"][-1] == 0.5 and found["mean"][-1] == 0.25 and found["worst"][-2] == 0.0
 
 
 def test_helix_content():
     alpha, beta = np.deg2rad([-70.0, -40.0]), np.deg2rad([-70.0, 150.0])
     angles = np.array([[alpha] * 4, [alpha, alpha, alpha, beta], [alpha, beta, alpha, alpha]])
-    assert script.helix_content(angles) == pytest.approx((2 + 1 + 0) / 6)
-    assert np.isnan(script.helix_content(angles[:, :2]))
+    assert report_of.helix_content(angles) == pytest.approx((2 + 1 + 0) / 6)
+    assert np.isnan(report_of.helix_content(angles[:, :2]))
 
 
 def test_chains_are_kept_with_their_settings(tmp_path):
