@@ -15,6 +15,8 @@ from peptidyn.engine import force_server
 from peptidyn.engine.force_server import ForceServer, can_serve
 from peptidyn.kernels.foreign import ask_forces
 from peptidyn.kernels.lanes import KIND
+from peptidyn.sampling.moves import TorsionalLangevin
+from peptidyn.sampling.walker import Walker
 
 pytestmark = pytest.mark.skipif(KIND != "vector", reason="plain kernels ask for forces from Python only")
 
@@ -172,3 +174,19 @@ def test_threads_do_not_meet(alanine):
         list(pool.map(lambda one: one[0].step(120), made))
     for _, context in made:
         assert np.array_equal(motion(context), alone[0])
+
+
+@pytest.mark.parametrize("steps", [1, 8])
+def test_langevin_replicas_take_the_steps_of_python(alanine, steps):
+    ends = []
+    for served in (True, False):
+        walker = Walker(*alanine, 300, platform="Reference", metric="auto", timestep=0.016, seed=9)
+        if not served:
+            walker.server = None
+        assert (walker.server is not None) == served
+        move = TorsionalLangevin(0.016, steps)
+        assert all(move.apply(walker) for _ in range(3))
+        ends.append((walker.positions(), walker.mover.momentum.copy(), walker.energy(), move.force_calls))
+        assert move.force_calls >= 3 * steps
+    for one, other in zip(*ends, strict=True):
+        assert np.array_equal(one, other)

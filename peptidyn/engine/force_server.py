@@ -18,7 +18,9 @@ from typing import Any
 import numpy as np
 import openmm
 
+from peptidyn.integrators.mover import MANY_MOLECULES
 from peptidyn.kernels.lanes import KIND
+from peptidyn.model.tree import TreeModel
 
 PLATFORMS = ("Reference", "CPU")
 
@@ -84,3 +86,13 @@ class ForceServer:
     def set_groups(self, groups: int) -> None:
         """Ask for the forces of these groups, a set of bits."""
         self.calls[-1] = groups
+
+
+def serve(tree: TreeModel, context: Any) -> ForceServer | None:
+    """Return a server of forces for steps of `tree`, or None where Python has to ask for them.
+
+    Many molecules are moved on all cores, and virtual sites are placed anew before every force call: not here.
+    """
+    if tree.n_molecules < MANY_MOLECULES and not len(tree.virtual_sites) and can_serve(context):
+        return ForceServer(context)
+    return None

@@ -25,7 +25,7 @@ from openmm import unit
 from peptidyn.core.errors import ArgumentError, ModelError, StepError
 from peptidyn.core.residues import is_hydrogen, is_water
 from peptidyn.core.units import BOLTZMANN, plain
-from peptidyn.engine.force_server import ForceServer, can_serve
+from peptidyn.engine.force_server import ForceServer, serve
 from peptidyn.engine.kinetic_metric import (
     LANGEVIN_STEPS,
     check_metric,
@@ -34,7 +34,7 @@ from peptidyn.engine.kinetic_metric import (
     tree_with_metric,
 )
 from peptidyn.engine.system_check import check_constraints, check_system
-from peptidyn.integrators.mover import MANY_MOLECULES, Mover
+from peptidyn.integrators.mover import Mover
 from peptidyn.integrators.stepper import THERMAL_TOLERANCE, MetropolisStepper, Stepper
 from peptidyn.metric.fixman_potential import check_temperature
 from peptidyn.model.kinematics import STRETCH
@@ -156,8 +156,7 @@ class TorsionIntegrator(openmm.CustomIntegrator):
         """Take `context`, made with this integrator, as the one to drive; refuse a System that does not fit."""
         self.notes = check_system(self.tree, context.getSystem(), self._system_masses)
         self._context = weakref.ref(context)
-        plain = self.tree.n_molecules < MANY_MOLECULES and not len(self._sites)  # more of them are moved on all cores
-        self._server = ForceServer(context) if plain and can_serve(context) else None
+        self._server = serve(self.tree, context)
         self._known = None
         if self._metric_due:
             inertia = joint_inertia(

@@ -295,13 +295,21 @@ class TorsionalLangevin(TorsionalTrajectory):
         mover = walker.mover
         saved = mover.save()
         with suppress(openmm.OpenMMException, SolverError):  # what numbers that are not finite lead to
-            if all(stepper.step() for _ in range(self.steps)) and np.isfinite(mover.momentum).all():
+            if self._make_steps(walker, stepper) and np.isfinite(mover.momentum).all():
                 walker.changed()
                 return True
         mover.restore(saved)
         mover.thermalise(0.0, walker.kT, walker.rng)
         stepper.forget()
         return False
+
+    def _make_steps(self, walker: Walker, stepper: Stepper) -> bool:
+        """Make the steps of a trajectory, in compiled code where that can ask for forces; return whether all were."""
+        if walker.server is None:
+            return all(stepper.step() for _ in range(self.steps))
+        left = self.steps - 1
+        walker.force_calls += left
+        return stepper.step() and stepper.run_cycles(left, walker.server.calls) == left
 
 
 class CartesianHMC(TrajectoryMove):

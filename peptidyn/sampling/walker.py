@@ -8,6 +8,7 @@ when the next torsional move asks for it.
 from __future__ import annotations
 
 import math
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ import openmm
 
 from peptidyn.core.errors import ArgumentError, CheckpointError, ModelError
 from peptidyn.core.units import BOLTZMANN, plain_array
+from peptidyn.engine.force_server import ForceServer, serve
 from peptidyn.engine.kinetic_metric import check_metric, joint_inertia, metropolis_steps, tree_with_metric
 from peptidyn.engine.simulation import find_platform
 from peptidyn.engine.system_check import check_system
@@ -192,6 +194,11 @@ class Walker:
             return math.nan, torque
         self._potential = state.getPotentialEnergy()._value
         return self._potential + self.kT * mover.fixman_energy(), torque
+
+    @cached_property
+    def server(self) -> ForceServer | None:
+        """Where compiled steps find forces; None if Python has to ask for them."""
+        return serve(self._tree, self.context)
 
     @property
     def last_potential(self) -> float:
