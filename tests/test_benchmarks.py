@@ -16,6 +16,7 @@ import cold_start
 import dynamics
 import exchange_speed
 import fixman
+import fuzz
 import harness
 import kernels
 import kinetic_metric
@@ -43,7 +44,7 @@ from peptidyn.solvers.spatial_dynamics import ALGORITHMS
 from solvers import CHOLESKY, DENSE
 
 SCRIPTS = (
-    backbone_barrier, cold_start, dynamics, exchange_speed, fixman, kernels, kinetic_metric, memory, peers,
+    backbone_barrier, cold_start, dynamics, exchange_speed, fixman, fuzz, kernels, kinetic_metric, memory, peers,
     sampling_efficiency, solvers, step_cost, time_steps,
 )  # fmt: skip
 BENCHMARKS = Path(harness.__file__).parent
@@ -459,7 +460,7 @@ def test_script_says_its_question_and_its_command(script):
 
 
 def test_every_script_is_tested_and_run():
-    helpers = {"harness", "molecules", "engines", "run_all"}
+    helpers = {"harness", "molecules", "engines", "run_all", "damage"}
     names = {script.__name__ for script in SCRIPTS}
     assert {path.stem for path in BENCHMARKS.glob("*.py")} == names | helpers
     assert {*run_all.ROUNDS, *run_all.OTHERS, *run_all.LONG} == names

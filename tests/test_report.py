@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from markupsafe import escape
 from real_structures import DATA
-from report_runs import QUICK, make_interrupted, make_killed, make_run
+from report_runs import QUICK, belong_together, make_interrupted, make_killed, make_run
 
 import peptidyn as ptd
 from peptidyn.analysis.report import read_run, write_report
@@ -24,6 +24,7 @@ from peptidyn.analysis.step_limits import estimate_periods, shortest_half
 from peptidyn.analysis.transitions import count_transitions, well_of
 from peptidyn.cli import main
 from peptidyn.core.errors import ArgumentError
+from peptidyn.core.sealed_files import read_sealed_json, read_sealed_text, write_sealed_json, write_sealed_text
 from peptidyn.core.units import BOLTZMANN
 from peptidyn.engine.simulation import TorsionSimulation
 
@@ -180,13 +181,14 @@ def test_names_are_escaped(finished, tmp_path):
     """File name, residue names, chain and notes with HTML in them stay text."""
     folder = tmp_path / "evil"
     shutil.copytree(finished, folder)
-    toml = (folder / "run.toml").read_text()
-    (folder / "run.toml").write_text(re.sub("^file = .*$", lambda _: f"file = {json.dumps(EVIL)}", toml, flags=re.M))
-    summary = json.loads((folder / "summary.json").read_text())
-    (folder / "summary.json").write_text(json.dumps({**summary, "notes": [EVIL], "openmm": EVIL, "platform": "<b>"}))
-    # a residue name of three letters that is HTML, and one that opens a formula in a picture
-    atoms = (folder / "topology.cif").read_text()
-    (folder / "topology.cif").write_text(atoms.replace("ACE", "<i>"))
+    toml, atoms = (read_sealed_text(folder / name) for name in ("run.toml", "topology.cif"))
+    toml = re.sub("^file = .*$", lambda _: f"file = {json.dumps(EVIL)}", toml, flags=re.M)
+    write_sealed_text(folder / "run.toml", toml)
+    summary = read_sealed_json(folder / "summary.json")
+    write_sealed_json(folder / "summary.json", {**summary, "notes": [EVIL], "openmm": EVIL, "platform": "<b>"})
+    # a residue name of three letters that is HTML
+    write_sealed_text(folder / "topology.cif", atoms.replace("ACE", "<i>"))
+    belong_together(folder)
     text = write_report(folder).read_text()
     page = Page(text)
     assert not [a for t, a in page.tags if t == "img" and not a["src"].startswith("data:image/png")]

@@ -70,7 +70,7 @@ def test_files_of_a_run(whole_run):
     found = {path.name for path in whole_run.iterdir()}
     assert found == {
         "topology.cif", "topology.pdb", "run.toml", "trajectory.dcd", "log.csv", "torsions.npz", "checkpoint.npz",
-        "summary.json", "energy.png", "drift.png", "ramachandran.png",
+        "checkpoint-previous.npz", "summary.json", "energy.png", "drift.png", "ramachandran.png", "lock",
     }  # fmt: skip
     summary = json.loads((whole_run / "summary.json").read_text())
     assert summary["complete"] and summary["steps"] == 60 and summary["frames"] == 12

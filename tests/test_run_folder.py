@@ -81,7 +81,7 @@ def test_a_resumed_run_has_the_same_atoms_and_forces(tmp_path, name):
     folder.write_structure(structure)
     box = structure.topology.getPeriodicBoxVectors()
     if box is not None:  # a checkpoint has it to the last bit
-        checkpoints.write(folder.checkpoint, {}, {"box": np.array([v._value for v in box])})
+        checkpoints.write(folder.checkpoint, checkpoints.SIMULATION, {}, {"box": np.array([v._value for v in box])})
     read = folder.read_structure()
     for field in ("name", "element", "residue", "residue_name", "residue_id", "residue_chain", "chain_id", "bonds"):
         assert np.array_equal(getattr(read.atoms, field), getattr(structure.atoms, field)), field
@@ -133,7 +133,7 @@ def test_an_exchange_run_is_replaced_by_a_run(tmp_path):
     ptd.run(DATA / "ala1.pdb", steps=5, overwrite=True, **{**QUICK, **where})
     assert {path.name for path in (tmp_path / "x").iterdir() if path.is_file()} == {
         "topology.cif", "topology.pdb", "run.toml", "trajectory.dcd", "log.csv", "torsions.npz", "checkpoint.npz",
-        "summary.json", "notes.txt",
+        "checkpoint-previous.npz", "summary.json", "notes.txt", "lock",
     }  # fmt: skip
     assert not list((tmp_path / "x").glob("replica-*/*"))
 
@@ -145,7 +145,9 @@ def test_a_truncated_exchange_checkpoint_is_one_sentence(tmp_path, share):
     file = tmp_path / "checkpoint.npz"
     whole = file.read_bytes()
     file.write_bytes(whole[: int(share * len(whole))])
-    with pytest.raises(CheckpointError, match="is not a checkpoint of peptidyn, or is damaged"):
+    with pytest.raises(
+        CheckpointError, match=r"checkpoint\.npz is damaged.* copy checkpoint-previous\.npz to checkpoint\.npz"
+    ):
         make(tmp_path, resume=True)
 
 

@@ -42,6 +42,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; return the exit status."""
     parser = make_parser()
     options = parser.parse_args(arguments)
+    unusable = [name for name, value in vars(options).items() if isinstance(value, str) and not _is_text(value)]
+    if unusable:
+        name = {"output": "-o"}.get(unusable[0], f"--{unusable[0].replace('_', '-')}")
+        parser.error(f"the argument of {name} has a NUL byte in it, or is not text in UTF-8")
     begin = time.perf_counter()
     if options.verbose:
         print(f"peptidyn: {', '.join(_versions())}", file=sys.stderr)
@@ -50,7 +54,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except PeptidynError as error:
         if options.verbose:
             traceback.print_exception(error)
-        print(f"{paint('peptidyn:', 'error', sys.stderr)} {name_flags(str(error), options)}", file=sys.stderr)
+        # names of files and atoms may hold anything: the message stays one line of text
+        message = "".join(c if c.isprintable() else repr(c)[1:-1] for c in name_flags(str(error), options))
+        print(f"{paint('peptidyn:', 'error', sys.stderr)} {message}", file=sys.stderr)
         return 2
     except BrokenPipeError:
         # the reader (head, less) has gone: nothing more to say, and Python must not try again at exit
@@ -62,6 +68,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     finally:
         if options.verbose:
             print(f"peptidyn: {time.perf_counter() - begin:.1f} s", file=sys.stderr)
+
+
+def _is_text(value: str) -> bool:
+    """Whether text can be the name of a file and be written to one."""
+    try:
+        return b"\0" not in value.encode("utf-8")
+    except UnicodeEncodeError:
+        return False
 
 
 def make_parser() -> argparse.ArgumentParser:

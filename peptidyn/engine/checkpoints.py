@@ -2,26 +2,28 @@
 
 q, base poses and momenta are stored as they are in memory, so that a run on a deterministic platform continues bit for
 bit. A checkpoint fits one model: the fingerprint of the tree is stored with it, and the reference geometry if that is
-not the one the tree was built with.
+not the one the tree was built with. A checksum shows damage (`peptidyn.core.sealed_files`).
 """
 
 from __future__ import annotations
 
 import json
 import os
-import zipfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from peptidyn.core.errors import ArgumentError, CheckpointError
-from peptidyn.core.files import replacing
+from peptidyn.core.sealed_files import read_npz, write_npz
 from peptidyn.model.state import State
 
-FORMAT = 1
+FORMAT = 2
 """Raised when the meaning of a stored field changes."""
+
+SIMULATION, EXCHANGE = "simulation", "replica exchange"
+"""What a checkpoint may be of."""
 
 _ARRAYS = ("q", "base_position", "base_rotation", "momentum", "box", "geometry", "joint_inertia")
 
@@ -73,7 +75,7 @@ def save(
         "geometry": np.empty((0, 3)) if geometry is None else geometry,
         "joint_inertia": integrator.tree.joint_inertia,
     }
-    write(path, about, arrays)
+    write(path, SIMULATION, about, arrays)
 
 
 def load(path: str | os.PathLike[str], context: Any, integrator: Any) -> Loaded:
@@ -82,7 +84,7 @@ def load(path: str | os.PathLike[str], context: Any, integrator: Any) -> Loaded:
     Raises CheckpointError, with nothing changed, if the file is damaged or belongs to another model, another kind of
     integrator or other settings.
     """
-    about, arrays = read(path)
+    about, arrays = read(path, SIMULATION, _ARRAYS)
     tree = integrator.tree
     geometry = arrays["geometry"] if len(arrays["geometry"]) else None
     if geometry is not None and geometry.shape == (tree.n_atoms, 3):
@@ -117,30 +119,35 @@ def load(path: str | os.PathLike[str], context: Any, integrator: Any) -> Loaded:
     return Loaded(geometry, about["extra"])
 
 
-def write(path: str | os.PathLike[str], about: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
+def write(path: str | os.PathLike[str], kind: str, about: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> None:
     """Write a description, of values that JSON holds, and arrays; the file appears only when it is complete."""
-    write_npz(path, {"about": np.array(json.dumps({"format": FORMAT, **about})), **arrays})
+    text = json.dumps({"format": FORMAT, "kind": kind, **about})
+    write_npz(path, {"about": np.array(text), **arrays})
 
 
-def read(path: str | os.PathLike[str], names: Sequence[str] = _ARRAYS) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    """Return the description and the named arrays of a checkpoint; CheckpointError if it is none."""
+def read(
+    path: str | os.PathLike[str], kind: str = SIMULATION, names: Sequence[str] = _ARRAYS
+) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """Return the description and the named arrays of a checkpoint.
+
+    CheckpointError if there is none, or it is damaged, of another kind or another version, or numbers are not finite.
+    """
+    if not os.path.lexists(path):
+        raise CheckpointError(f"there is no checkpoint {path}, and so no run to resume")
+    stored = read_npz(path)
     try:
-        with np.load(path, allow_pickle=False) as file:
-            about = json.loads(str(file["about"]))
-            arrays = {name: file[name] for name in names}
-    except FileNotFoundError as error:
-        raise CheckpointError(f"there is no checkpoint {path}, and so no run to resume") from error
-    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
-        raise CheckpointError(f"{path} is not a checkpoint of peptidyn, or is damaged") from error
-    if about.get("format") != FORMAT:
+        about = json.loads(str(stored["about"]))
+        arrays = {name: stored[name] for name in names}
+        found = about["format"], about["kind"]
+    except (KeyError, TypeError, ValueError) as error:
+        raise CheckpointError(f"{path} is no checkpoint of this version of peptidyn") from error
+    if found[0] != FORMAT:
         raise CheckpointError(
-            f"{path} has format {about.get('format')} and this version of peptidyn reads {FORMAT}; use the version "
-            "that wrote it"
+            f"{path} has format {found[0]} and this version of peptidyn reads {FORMAT}; use the version that wrote it"
         )
+    if found[1] != kind:
+        raise CheckpointError(f"{path} is a checkpoint of a {found[1]}, expected one of a {kind}")
+    for name, array in arrays.items():
+        if array.dtype.kind == "f" and not np.isfinite(array).all():
+            raise CheckpointError(f"{path} cannot be used: {name} holds numbers that are not finite")
     return about, arrays
-
-
-def write_npz(path: str | os.PathLike[str], arrays: dict[str, np.ndarray]) -> None:
-    """Write arrays to an npz file that appears only when it is complete and on disk."""
-    with replacing(path, durable=True) as temporary, open(temporary, "wb") as file:
-        np.savez(file, **arrays)  # type: ignore[arg-type]

@@ -12,8 +12,8 @@ from typing import IO, Any
 
 import numpy as np
 
-from peptidyn.core.errors import ArgumentError
-from peptidyn.engine.checkpoints import write_npz
+from peptidyn.core.errors import ArgumentError, CheckpointError
+from peptidyn.core.sealed_files import extent_of_bytes, read_npz, write_npz
 from peptidyn.model.kinematics import FLAT, STRETCH
 from peptidyn.model.tree import Coordinate
 
@@ -29,6 +29,9 @@ QUANTITIES = {
     "iterations": "solver_iterations",
 }
 """Names in npz files, and the columns of CSV files."""
+
+EXTENT = "rows_extent"
+"""Of npz files: size (bytes) and checksum of the rows that the file was made from; see `Extent`."""
 
 
 class TorsionReporter:
@@ -145,7 +148,8 @@ class TorsionReporter:
 
     def _open_rows(self) -> None:
         if self._append and not self._stream.exists() and self.path.exists():
-            self._stream.write_bytes(_rows_of(self.path, self._tree, self.coordinates).tobytes())
+            rows = rows_of_table(self.path, read_npz(self.path), self._tree, self.coordinates)
+            self._stream.write_bytes(rows.tobytes())
         if self._goes_on():
             size = self._stream.stat().st_size // (8 * self._width)
             frames = size if self._keep is None else min(size, self._keep)
@@ -160,11 +164,11 @@ class TorsionReporter:
 
     def _require(self, frames: int) -> None:
         if self._append and self._keep is not None and frames < self._keep:
-            raise ArgumentError(f"{self.path} holds {frames} frames, fewer than the {self._keep} to go on from")
+            raise CheckpointError(f"{self.path} holds {frames} frames, fewer than the {self._keep} to go on from")
 
     @property
     def _width(self) -> int:
-        return len(QUANTITIES) + (self._tree.n_coordinates if self.coordinates else 0)
+        return row_width(self._tree, self.coordinates)
 
     def _labels(self) -> list[str]:
         if not self.coordinates:
@@ -179,7 +183,9 @@ class TorsionReporter:
         self._out = None
         if self.path.suffix == ".npz":
             rows = np.fromfile(self._stream).reshape(-1, self._width)
-            write_npz(self.path, {**_columns(rows), **(_coordinates(rows, self._tree) if self.coordinates else {})})
+            extent = {EXTENT: np.array(extent_of_bytes(rows.tobytes()))}
+            coordinates = _coordinates(rows, self._tree) if self.coordinates else {}
+            write_npz(self.path, {**_columns(rows), **coordinates, **extent})
             self._stream.unlink()
 
 
@@ -208,9 +214,8 @@ def read_torsions(path: str | os.PathLike[str], tree: Any) -> dict[str, np.ndarr
     file = Path(path)
     stream = file.with_name(file.name + ".rows")
     if not stream.exists():
-        with np.load(file, allow_pickle=False) as table:
-            return {name: table[name] for name in table.files}
-    width = len(QUANTITIES) + tree.n_coordinates
+        return read_npz(file)
+    width = row_width(tree)
     numbers = np.fromfile(stream)
     rows = numbers[: len(numbers) // width * width].reshape(-1, width)
     return {**_columns(rows), **_coordinates(rows, tree)}
@@ -236,13 +241,31 @@ def _coordinates(rows: np.ndarray, tree: Any) -> dict[str, np.ndarray]:
     return table
 
 
-def _rows_of(path: Path, tree: Any, coordinates: bool) -> np.ndarray:
-    """Return the frames of an npz file as the rows it was made from."""
-    with np.load(path, allow_pickle=False) as file:
-        head = np.stack([file[name].astype(np.float64) for name in QUANTITIES], axis=1)
-        if not coordinates:
-            return head
-        q = np.empty((len(head), tree.n_coordinates))
-        for name, places in tree.groups.items():
-            q[:, places] = file[name]
+def row_width(tree: Any, coordinates: bool = True) -> int:
+    """Return how many numbers a frame has in the file of rows."""
+    return len(QUANTITIES) + (tree.n_coordinates if coordinates else 0)
+
+
+def rows_of_table(
+    path: str | os.PathLike[str], table: dict[str, np.ndarray], tree: Any, coordinates: bool = True
+) -> np.ndarray:
+    """Return the frames of an npz file as the rows (n_frames, width) it was made from.
+
+    Parameters
+    ----------
+    path : str or path
+        The file, for messages: CheckpointError if it does not fit the tree.
+    table : dict
+        What the file holds.
+    tree : TreeModel
+    coordinates : bool
+        Whether it holds soft coordinates.
+    """
+    try:
+        head = np.stack([table[name].astype(np.float64) for name in QUANTITIES], axis=1)
+        q = np.empty((len(head), tree.n_coordinates if coordinates else 0))
+        for name, places in tree.groups.items() if coordinates else ():
+            q[:, places] = table[name]
+    except (KeyError, ValueError) as error:
+        raise CheckpointError(f"{path} does not hold the soft coordinates of this run") from error
     return np.concatenate([head, q], axis=1)

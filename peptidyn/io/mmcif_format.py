@@ -15,12 +15,10 @@ from peptidyn.core.errors import StructureError
 from peptidyn.core.residues import standard_name
 from peptidyn.core.units import plain_array
 from peptidyn.io.altlocs import Site, choose_locations, site_name
-from peptidyn.io.raw import RawStructure, altloc_note, models_note
+from peptidyn.io.raw import RawStructure, altloc_note, is_cell, models_note
 
 _COVALENT = ("covale", "disulf", "modres")
 _CELL = ("length_a", "length_b", "length_c", "angle_alpha", "angle_beta", "angle_gamma")
-_SMALLEST_CELL = 2.0
-"""Angstrom. NMR entries carry a cell of 1 x 1 x 1, which means none."""
 
 
 @dataclass(frozen=True)
@@ -86,10 +84,9 @@ def read_mmcif(text: str, model: int, name: str) -> RawStructure:
 def _parse(text: str, name: str) -> dict[str, list[str]]:
     try:
         table = MMCIF2Dict(io.StringIO(text))
-    except ValueError as error:
-        raise StructureError(
-            f"{name} is not a complete mmCIF file ({str(error).splitlines()[0]}); is it cut short?"
-        ) from error
+    except (ValueError, ArithmeticError, LookupError, TypeError, AttributeError) as error:  # of damaged tables
+        said = (str(error).splitlines() or [""])[0]
+        raise StructureError(f"{name} is not a complete mmCIF file ({said}); is it cut short?") from error
     lengths: dict[str, set[int]] = defaultdict(set)
     for key, values in table.items():
         if "." in key:
@@ -216,7 +213,7 @@ def _openmm_reader(
     }
     clean: dict[str, str | list[str]] = {"data_": "structure"}
     clean.update({f"_atom_site.{key}": values for key, values in columns.items()})
-    clean.update(_cell(table))
+    clean.update(_cell(table, name))
     clean.update({key: values for key, values in table.items() if key.startswith("_chem_comp_bond.") and values})
     writer = MMCIFIO()
     writer.set_dict(clean)
@@ -229,10 +226,10 @@ def _openmm_reader(
         raise StructureError(f"{name} is not an mmCIF file that can be read: {error}") from error
 
 
-def _cell(table: dict[str, list[str]]) -> dict[str, list[str]]:
+def _cell(table: dict[str, list[str]], name: str) -> dict[str, list[str]]:
     cell = {f"_cell.{key}": table.get(f"_cell.{key}", [""])[:1] for key in _CELL}
     values = [_number(value[0], 0.0) for value in cell.values()]
-    return cell if min(values[:3]) >= _SMALLEST_CELL and min(values[3:]) > 0 else {}
+    return cell if is_cell(values, f"{name}: ") else {}
 
 
 def _links(table: dict[str, list[str]], rows: list[_Row], name: str) -> list[tuple[int, int]]:

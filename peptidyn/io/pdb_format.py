@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 import warnings
 from bisect import bisect_right
 from collections import Counter
@@ -14,12 +15,28 @@ from peptidyn.core.errors import StructureError
 from peptidyn.core.residues import standard_name
 from peptidyn.core.units import plain_array
 from peptidyn.io.altlocs import Site, choose_locations, site_name
-from peptidyn.io.notes import Note, counted
-from peptidyn.io.raw import RawStructure, altloc_note, models_note
+from peptidyn.io.notes import Note, counted, some
+from peptidyn.io.raw import RawStructure, altloc_note, is_cell, models_note
 
 _END_OF_COORDINATES = 54
-_SMALLEST_CELL = 2.0
-"""Angstrom. NMR entries carry a cell of 1 x 1 x 1, which means none."""
+
+_COORDINATES = re.compile(r"( *-?\d+\.\d+ *){3}")
+"""Three numbers with decimals, in the columns where atoms have them."""
+
+_WITH_NUMBERS = (
+    "ANISOU",
+    "REMARK",
+    "SCALE1",
+    "SCALE2",
+    "SCALE3",
+    "ORIGX1",
+    "ORIGX2",
+    "ORIGX3",
+    "MTRIX1",
+    "MTRIX2",
+    "MTRIX3",
+)
+"""Records that may hold such numbers and are no atoms."""
 
 
 @dataclass
@@ -31,6 +48,8 @@ class _Lines:
     """Atoms (by number in `atoms`) after which the chain ends."""
     cell: list[str] = field(default_factory=list)
     connections: list[str] = field(default_factory=list)
+    unknown: list[str] = field(default_factory=list)
+    """Lines that are no record of the format and hold coordinates where atoms have them."""
 
 
 def read_pdb(text: str, model: int, name: str) -> RawStructure:
@@ -46,7 +65,7 @@ def read_pdb(text: str, model: int, name: str) -> RawStructure:
         The file, for messages.
     """
     lines, n_models = _sort_lines(text, model, name)
-    notes = models_note(n_models, model, name)
+    notes = models_note(n_models, model, name) + _unknown_note(lines.unknown)
     residues = _number_residues(lines)
     kept, choices = choose_locations(_sites(lines.atoms, residues))
     notes += altloc_note(choices)
@@ -86,7 +105,17 @@ def _sort_lines(text: str, model: int, name: str) -> tuple[_Lines, int]:
             lines.cell = _cell_lines(line, number, name)
         elif record == "CONECT":
             lines.connections.append(line)
+        elif record not in _WITH_NUMBERS and _COORDINATES.fullmatch(line[30:54]):
+            lines.unknown.append(line)
     return lines, n_models
+
+
+def _unknown_note(lines: list[str]) -> list[Note]:
+    """Say that lines were left out that are perhaps atoms, whose first word is damaged."""
+    if not lines:
+        return []
+    shown = some([repr(line[:27].rstrip()) for line in lines])
+    return [Note("skipped", f"{counted(len(lines), 'line')} with coordinates left out that are no atoms: {shown}")]
 
 
 def _check_coordinates(line: str, number: int, name: str) -> None:
@@ -108,7 +137,7 @@ def _cell_lines(line: str, number: int, name: str) -> list[str]:
         values = [float(line[start:end]) for start, end in columns]
     except ValueError as error:
         raise StructureError(f"{name}, line {number}: the unit cell cannot be read from {line.rstrip()!r}") from error
-    return [line] if min(values[:3]) >= _SMALLEST_CELL and min(values[3:]) > 0 else []
+    return [line] if is_cell(values, f"{name}, line {number}: ") else []
 
 
 def _residue_name(line: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -50,6 +51,31 @@ class RawStructure:
     links: list[tuple[int, int]] = field(default_factory=list)
     chain_ids: list[str] | None = None
     residue_ids: list[tuple[str, str]] | None = None
+
+
+_SMALLEST_CELL, _LARGEST_CELL = 2.0, 1e6
+"""Edges, Angstrom. NMR entries carry a cell of 1 x 1 x 1, which means none."""
+
+
+def is_cell(values: Sequence[float], where: str) -> bool:
+    """Return whether three lengths (Angstrom) and three angles (degrees) are a unit cell, or stand for none.
+
+    Raises StructureError, which begins with `where`, for numbers that are neither: too large, not finite, or angles
+    that no cell has.
+    """
+    lengths, angles = np.array(values[:3]), np.array(values[3:])
+    if (lengths < _SMALLEST_CELL).any() or (angles <= 0).any():
+        return False
+    fine = bool((lengths <= _LARGEST_CELL).all() and (angles < 180.0).all())
+    if fine:
+        cosines = np.cos(np.deg2rad(angles))
+        fine = 1.0 - (cosines**2).sum() + 2.0 * cosines.prod() > 1e-6  # the square of the volume over lengths
+    if not fine:
+        shown = " ".join(f"{value:g}" for value in values)
+        raise StructureError(
+            f"{where}the unit cell {shown} (lengths in A, angles in degrees) cannot be; repair or remove it"
+        )
+    return True
 
 
 def models_note(n_models: int, model: int, name: str) -> list[Note]:

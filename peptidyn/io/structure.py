@@ -33,12 +33,21 @@ if TYPE_CHECKING:
 __all__ = ["Note", "Structure", "atoms_from_topology", "masses_from_elements"]
 
 
+FARTHEST = 1e5
+"""Coordinates beyond this (nm) are damage: squares and differences of them lose all digits."""
+
+
 def check_finite(atoms: Atoms, positions: np.ndarray) -> None:
-    """Raise StructureError, naming the atoms, unless all coordinates are finite."""
+    """Raise StructureError, naming the atoms, unless all coordinates are finite and not absurdly large."""
     bad = np.flatnonzero(~np.isfinite(positions).all(axis=1))
     if bad.size:
         raise StructureError(
             f"coordinates are not finite numbers at {atoms.labels(bad)}; repair the file or remove these atoms"
+        )
+    far = np.flatnonzero((np.abs(positions) > FARTHEST).any(axis=1))
+    if far.size:
+        raise StructureError(
+            f"coordinates are larger than {FARTHEST:g} nm at {atoms.labels(far)}; repair the file or remove these atoms"
         )
 
 

@@ -26,7 +26,7 @@ def write_structure(structure: Structure, path: str | os.PathLike[str]) -> None:
     names and coordinates in full. The file appears at once when complete; an existing one is replaced.
     """
     path = Path(path)
-    makers = {".pdb": _pdb_text, ".ent": _pdb_text, ".cif": _mmcif_text, ".mmcif": _mmcif_text}
+    makers = {".pdb": _pdb_text, ".ent": _pdb_text, ".cif": mmcif_text, ".mmcif": mmcif_text}
     maker = makers.get(path.suffix.lower())
     if maker is None:
         raise StructureError(f"cannot write {path.name}: the name must end in one of {', '.join(makers)}")
@@ -56,7 +56,8 @@ def _pdb_text(structure: Structure) -> str:
     return "".join(line for line in lines if not line.startswith("REMARK   1 CREATED WITH OPENMM"))
 
 
-def _mmcif_text(structure: Structure) -> str:
+def mmcif_text(structure: Structure) -> str:
+    """Return a structure as the text of an mmCIF file, names and coordinates in full."""
     from Bio.PDB.mmcifio import MMCIFIO
 
     table: dict[str, str | list[str]] = {"data_": "".join(structure.name.split()) or "structure"}

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -77,7 +78,8 @@ class RunModel:
         platform, properties = find_run_platform(self.settings)
         assert isinstance(self.settings, RunSettings)  # replica exchange moves its replicas by itself
         integrator = make_integrator(self.settings, tree)
-        simulation = TorsionSimulation(self.structure.topology, system, integrator, platform, properties)
+        with openmm_errors():
+            simulation = TorsionSimulation(self.structure.topology, system, integrator, platform, properties)
         if geometry is not None:
             simulation.use_geometry(geometry)  # which checkpoints then hold
         if terms is not None and terms.dropped:
@@ -106,6 +108,15 @@ def make_integrator(settings: RunSettings, tree: TreeModel) -> TorsionIntegrator
         return TorsionVerletIntegrator(tree, timestep, temperature=settings.temperature, **common)
     kind = TorsionLangevinIntegrator if settings.ensemble == "langevin" else TorsionGHMCIntegrator
     return kind(tree, settings.temperature, settings.friction, timestep, **common)
+
+
+@contextmanager
+def openmm_errors() -> Iterator[None]:
+    """Turn what OpenMM raises when it makes a Context (no such device, a cutoff too long) into an ArgumentError."""
+    try:
+        yield
+    except openmm.OpenMMException as error:
+        raise ArgumentError(f"OpenMM cannot simulate this: {error}") from error
 
 
 def find_run_platform(settings: ModelSettings) -> tuple[Any, dict[str, str] | None]:
@@ -137,7 +148,8 @@ def find_reference_geometry(model: RunModel, say: Callable[[str], None], progres
     integrator = openmm.VerletIntegrator(0.001)
     integrator.setConstraintTolerance(1e-8)
     platform, properties = find_run_platform(settings)
-    context = openmm.Context(*(part for part in (system, integrator, platform, properties) if part is not None))
+    with openmm_errors():
+        context = openmm.Context(*(part for part in (system, integrator, platform, properties) if part is not None))
     context.setPositions(start)
     with Progress(RELAX_ITERATIONS, "relaxing", "iterations at most", progress) as bar:
         energy = minimise_cartesian(

@@ -19,11 +19,11 @@ from peptidyn.core.progress import Progress
 from peptidyn.core.units import BOLTZMANN
 from peptidyn.engine.simulation import TorsionSimulation
 from peptidyn.engine.torsion_integrators import TorsionGHMCIntegrator
-from peptidyn.engine.torsion_reporter import TorsionReporter
+from peptidyn.engine.torsion_reporter import TorsionReporter, read_torsions
 from peptidyn.engine.trajectory_frames import keep_frames
 from peptidyn.kernels.motions import kernels_on_disk
 from peptidyn.model.tree import TreeModel
-from peptidyn.runs.model import find_reference_geometry, make_model
+from peptidyn.runs.model import find_reference_geometry, find_run_platform, make_model
 from peptidyn.runs.preparation import prepare_structure
 from peptidyn.runs.run_folder import LOG, TORSIONS, RunFolder
 from peptidyn.runs.settings import RunSettings, S, resolve_settings
@@ -99,11 +99,14 @@ def run(
     chosen, place, go_on = find_place(RunSettings(), file, config, folder, resume, overwrite, settings)
     if not kernels_on_disk():
         say("compiling the numerical kernels: once, in about half a minute; later runs find them on disk")
-    if go_on:
-        simulation, extra = _continue(chosen, place, say)
-    else:
-        simulation, extra = _begin(chosen, place, overwrite or resume, say, progress)
-    return _produce(simulation, chosen, place, extra, progress)
+    with place:
+        if resume:
+            place.lock()
+        if go_on:
+            simulation, extra = _continue(chosen, place, say)
+        else:
+            simulation, extra = _begin(chosen, place, overwrite or resume, say, progress)
+        return _produce(simulation, chosen, place, extra, progress)
 
 
 def find_place(
@@ -139,32 +142,35 @@ def _begin(
 ) -> tuple[TorsionSimulation, dict[str, Any]]:
     """Return a simulation that was prepared, minimised and equilibrated, and how much it has reported: nothing."""
     # before the folder is made: bad input leaves none behind
+    find_run_platform(settings)
     prepared = prepare_structure(settings)
     model = make_model(settings, prepared)
     model.check_step()
     folder.make(replace)
-    folder.write_structure(prepared)
-    folder.write_settings(settings)
-    for note in prepared.notes:
-        say(f"note: {note}")
-    say(_describe(settings, model.tree))
-    geometry = find_reference_geometry(model, say, progress)
-    simulation = model.simulation(geometry, drop=not settings.keep_rigid_terms)
-    for text in simulation.integrator.notes:
-        say(f"note: {text}")
-    extra = {"frames": 0, "seconds": 0.0}
     try:
-        _start(simulation, settings, say, progress)
+        folder.write_structure(prepared)
+        folder.write_settings(settings)
+        for note in prepared.notes:
+            say(f"note: {note}")
+        say(_describe(settings, model.tree))
+        geometry = find_reference_geometry(model, say, progress)
+        simulation = model.simulation(geometry, drop=not settings.keep_rigid_terms)
+        for text in simulation.integrator.notes:
+            say(f"note: {text}")
+        return simulation, _start(simulation, settings, folder, say, progress)
     except StepError:
-        simulation.save_checkpoint(folder.checkpoint, {**extra, "equilibrating": True})
         raise
-    simulation.save_checkpoint(folder.checkpoint, extra)
-    return simulation, extra
+    except Exception:
+        if not replace:
+            folder.discard()
+        raise
 
 
 def _continue(settings: RunSettings, folder: RunFolder, say: Say) -> tuple[TorsionSimulation, dict[str, Any]]:
     """Return the simulation as its last checkpoint left it, and how much it has reported."""
-    model = make_model(settings, folder.read_structure())
+    folder.check_files()
+    folder.check_identity(settings)
+    model = make_model(settings, folder.structure)
     say(_describe(settings, model.tree))
     simulation = model.simulation(folder.read_geometry(), drop=not settings.keep_rigid_terms)
     extra = simulation.load_checkpoint(folder.checkpoint)
@@ -183,7 +189,21 @@ def _describe(settings: RunSettings, tree: TreeModel) -> str:
     )
 
 
-def _start(simulation: TorsionSimulation, settings: RunSettings, say: Say, progress: bool) -> None:
+def _start(
+    simulation: TorsionSimulation, settings: RunSettings, folder: RunFolder, say: Say, progress: bool
+) -> dict[str, Any]:
+    """Minimise, equilibrate and write the first checkpoint; return how much was reported: nothing."""
+    extra: dict[str, Any] = {"frames": 0, "seconds": 0.0}
+    try:
+        _equilibrate(simulation, settings, say, progress)
+    except StepError:
+        folder.save_checkpoint(simulation, {**extra, "equilibrating": True})
+        raise
+    folder.save_checkpoint(simulation, extra)
+    return extra
+
+
+def _equilibrate(simulation: TorsionSimulation, settings: RunSettings, say: Say, progress: bool) -> None:
     """Minimise and equilibrate; then time and steps count from zero."""
     with Progress(MINIMISE_ITERATIONS, "minimising", "iterations at most", progress) as bar:
         energy = simulation.minimize_torsions(
@@ -252,11 +272,11 @@ def _advance(
             if step % interval == 0:
                 frames += 1
                 extra = {"frames": frames, "seconds": before + spent}
-                simulation.save_checkpoint(folder.checkpoint, extra)
+                folder.save_checkpoint(simulation, extra)
             bar.advance(step_ps * count, f"{86.4 * step_ps * (step - first) / spent:.3g} ns/day")
         if simulation.currentStep > first:
             extra = {"frames": frames, "seconds": before + time.perf_counter() - begin}
-            simulation.save_checkpoint(folder.checkpoint, extra)
+            folder.save_checkpoint(simulation, extra)
     return extra
 
 
@@ -288,7 +308,7 @@ def _summarise(
     if isinstance(simulation.integrator, TorsionGHMCIntegrator):
         summary["acceptance"] = simulation.integrator.acceptance
     if frames:
-        table = folder.table
+        table = read_torsions(folder.path / TORSIONS, tree)
         summary["potential_kJ_per_mol"] = float(table["potential"].mean())
         summary["temperature_K"] = float(table["temperature"].mean())
         if settings.ensemble == "nve" and frames > 2:

@@ -1,15 +1,17 @@
 """`RunFolder`: the folder of a run, written by the run and read for reports and pictures.
 
-=================  =========================================================================
-topology.cif       the atoms that are simulated, as prepared, with all digits
-topology.pdb       the same for other programs, as far as the format can hold it
-run.toml           all settings as resolved; given as config, they repeat the run
-trajectory.dcd     one frame per report (or trajectory.xtc)
-log.csv            energies and temperature per report
-torsions.npz       the same and every soft coordinate (radians)
-checkpoint.npz     where to continue
-summary.json       sizes, averages, speed, notes
-=================  =========================================================================
+=======================  ===================================================================
+topology.cif             the atoms that are simulated, as prepared, with all digits
+topology.pdb             the same for other programs, as far as the format can hold it
+run.toml                 all settings as resolved; given as config, they repeat the run
+trajectory.dcd           one frame per report (or trajectory.xtc)
+log.csv                  energies and temperature per report
+torsions.npz             the same and every soft coordinate (radians)
+checkpoint.npz           where to continue
+checkpoint-previous.npz  the checkpoint before it, in case of damage
+summary.json             sizes, averages, speed, notes
+lock                     locked by the process that writes to the folder
+=======================  ===================================================================
 
 Replica exchange has exchange.toml in place of run.toml, and the files of `peptidyn.sampling.storage`.
 
@@ -19,9 +21,10 @@ to that number first, so that its files equal those of a run that was never inte
 
 from __future__ import annotations
 
-import json
 import os
-from collections.abc import Mapping
+import tomllib
+import zlib
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from functools import cached_property
 from pathlib import Path
@@ -29,19 +32,30 @@ from typing import Any
 
 import numpy as np
 
-from peptidyn.core.errors import ArgumentError
-from peptidyn.core.files import write_text
-from peptidyn.engine import checkpoints
+from peptidyn.core.errors import ArgumentError, CheckpointError, PeptidynError
+from peptidyn.core.sealed_files import (
+    Extent,
+    check_extent,
+    extent_of_bytes,
+    read_npz,
+    read_sealed_json,
+    read_sealed_text,
+    write_sealed_json,
+    write_sealed_text,
+)
 from peptidyn.engine.run_files import SUMMARY, TOPOLOGY, RunFiles
+from peptidyn.engine.simulation import TorsionSimulation
 from peptidyn.engine.torsion_integrators import repartition_hydrogen_mass
-from peptidyn.engine.torsion_reporter import read_torsions
+from peptidyn.engine.torsion_reporter import EXTENT, QUANTITIES, read_torsions, rows_of_table
 from peptidyn.io.structure import Structure
 from peptidyn.model.build import build_tree
 from peptidyn.model.tree import TreeModel
-from peptidyn.runs.settings import ExchangeSettings, ModelSettings, RunSettings, S, read_toml, resolve_settings
+from peptidyn.runs.settings import ExchangeSettings, ModelSettings, RunSettings, S, resolve_settings
 from peptidyn.sampling.storage import ENERGIES, ExchangeFolder
 
-LOG, TORSIONS = "log.csv", "torsions.npz"
+LOG, TORSIONS, ROWS = "log.csv", "torsions.npz", "torsions.npz.rows"
+
+TRAJECTORIES = ("trajectory.dcd", "trajectory.xtc")
 
 
 class RunFolder(RunFiles):
@@ -54,18 +68,27 @@ class RunFolder(RunFiles):
     path : str or path
     """
 
+    _written: ModelSettings | None = None
+
     # ------------------------------------------------------------------ settings and the way a run ended
 
     def write_settings(self, settings: ModelSettings) -> None:
         """Write all settings as resolved."""
-        write_text(self.path / settings.stored_as, settings.to_toml())
+        write_sealed_text(self.path / settings.stored_as, settings.to_toml())
+        self._written = settings
 
     def read_settings(self, kind: S) -> S:
         """Return the settings of the run, which are of the type of `kind`."""
         file = self.path / kind.stored_as
         if not file.exists():
             raise ArgumentError(f"{self.path} holds no run to resume: there is no {file.name} in it")
-        return resolve_settings(read_toml(file), base=kind)
+        try:
+            return resolve_settings(tomllib.loads(read_sealed_text(file)), base=kind)
+        except CheckpointError as error:
+            raise CheckpointError(
+                f"{error}; put the file back as it was (settings are changed by giving them when the run is resumed), "
+                "or start a new run"
+            ) from error
 
     def settings_to_resume(self, kind: S, given: Mapping[str, Any]) -> S:
         """Return the settings of the run with those that are `given`; only its length, platform and threads may change.
@@ -90,14 +113,15 @@ class RunFolder(RunFiles):
     @property
     def has_begun(self) -> bool:
         """Whether a run can go on from its checkpoint; one that failed while equilibrating starts again."""
+        self.check_not_lost()
         if not self.checkpoint.exists():
             return False
-        about, _ = checkpoints.read(self.checkpoint, ())
+        about, _ = self.read_checkpoint()
         return not about.get("extra", {}).get("equilibrating", False)
 
     def write_summary(self, summary: dict[str, Any]) -> None:
         """Write how the run ended."""
-        write_text(self.path / SUMMARY, json.dumps(summary, indent=1) + "\n")
+        write_sealed_json(self.path / SUMMARY, summary)
 
     @cached_property
     def summary(self) -> dict[str, Any]:
@@ -105,12 +129,70 @@ class RunFolder(RunFiles):
         file = self.path / SUMMARY
         if not file.exists() or self._torsion_rows.exists():
             return {}
-        return json.loads(file.read_text(encoding="utf-8"))
+        try:
+            return read_sealed_json(file)
+        except CheckpointError as error:
+            raise CheckpointError(
+                f"{error}; it holds nothing that other files do not: remove it, and continue the run to write it again"
+            ) from error
 
     @property
     def ending(self) -> str:
         """``finished``; ``interrupted``, with all files closed; ``killed``, or still running."""
         return "killed" if not self.summary else "finished" if self.summary["complete"] else "interrupted"
+
+    # ------------------------------------------------------------------ checkpoints
+
+    def growing(self) -> Iterable[str]:
+        """Return the names of the files that grow while the run goes on."""
+        return (*TRAJECTORIES, LOG, ROWS)
+
+    def save_checkpoint(self, simulation: TorsionSimulation, extra: dict[str, Any]) -> None:
+        """Write a checkpoint that vouches for the files as they are now, and keep the one before it.
+
+        Parameters
+        ----------
+        simulation : TorsionSimulation
+        extra : dict
+            Anything that JSON holds, returned when the checkpoint is loaded.
+        """
+        extents = self.vouch()
+        self.keep_previous()
+        simulation.save_checkpoint(self.checkpoint, {**extra, "files": extents, "run": self._own_identity})
+        self._extents = extents
+
+    @cached_property
+    def _own_identity(self) -> str:
+        assert self._written is not None  # settings are written before checkpoints
+        return self._identity(self._written)
+
+    def _identity(self, settings: ModelSettings) -> str:
+        """Return what tells runs apart: atoms, and settings beside those that may change when one is resumed."""
+        default = type(settings)()
+        own = {name: value for name, value in asdict(settings).items() if value != getattr(default, name)}
+        fixed = sorted((name, value) for name, value in own.items() if name not in settings.changeable)
+        return f"{zlib.crc32((repr(fixed) + read_sealed_text(self.path / TOPOLOGY)).encode()):08x}"
+
+    def check_identity(self, settings: ModelSettings) -> None:
+        """Raise CheckpointError if the checkpoint belongs to a run of other atoms or with other settings."""
+        about, _ = self.read_checkpoint()
+        if about.get("extra", {}).get("run") != self._identity(settings):
+            raise CheckpointError(
+                f"{self.checkpoint} belongs to another run than {settings.stored_as} and {TOPOLOGY} beside it; put the "
+                "files of one run together"
+            )
+
+    def _check_extent(self, name: str, extent: Extent) -> None:
+        if name == ROWS and not self._torsion_rows.exists():  # the run has ended, and rows became a table
+            file = self.path / TORSIONS
+            table = read_npz(file)
+            if EXTENT in table and tuple(table[EXTENT].tolist()) == extent:
+                return
+            rows = rows_of_table(file, table, self.tree)  # which may hold more than the checkpoint vouches for
+            if extent_of_bytes(rows.tobytes()[: extent.size]) != extent:
+                raise CheckpointError(f"{file} was changed after the run wrote it: it holds other frames")
+            return
+        check_extent(self.path / name, extent)
 
     # ------------------------------------------------------------------ a single run
 
@@ -130,19 +212,20 @@ class RunFolder(RunFiles):
         tree = build_tree(self.structure, soft=self.settings.soft_words, rigid=list(self.settings.rigid) or None)
         if self.settings.hydrogen_mass is not None:
             tree = tree.with_masses(repartition_hydrogen_mass(tree, self.settings.hydrogen_mass))
-        if not self.checkpoint.exists():
-            return tree
-        _, arrays = checkpoints.read(self.checkpoint, ("geometry", "joint_inertia"))
-        return tree.with_geometry(arrays["geometry"]).with_joint_inertia(arrays["joint_inertia"])
+        _, arrays = self.read_checkpoint(("geometry", "joint_inertia"))
+        try:
+            return tree.with_geometry(arrays["geometry"]).with_joint_inertia(arrays["joint_inertia"])
+        except PeptidynError as error:
+            raise CheckpointError(f"{self.checkpoint} does not fit {self.path / TOPOLOGY}: {error}") from error
 
     def read_geometry(self) -> np.ndarray:
         """Return the positions (n_atoms, 3), nm, that the run took as its reference geometry, to the last bit."""
-        return checkpoints.read(self.checkpoint, ("geometry",))[1]["geometry"]
+        return self.read_checkpoint(("geometry",))[1]["geometry"]
 
     @property
     def _torsion_rows(self) -> Path:
         """What energies and coordinates are appended to while the run goes on."""
-        return self.path / f"{TORSIONS}.rows"
+        return self.path / ROWS
 
     @property
     def has_frames(self) -> bool:
@@ -151,10 +234,20 @@ class RunFolder(RunFiles):
 
     @cached_property
     def table(self) -> dict[str, np.ndarray]:
-        """Energies and coordinates per frame; see `peptidyn.engine.torsion_reporter.read_torsions`."""
+        """Energies and coordinates of the frames that the checkpoint vouches for.
+
+        See `peptidyn.engine.torsion_reporter.read_torsions`.
+        """
         if not self.has_frames:
             raise ArgumentError(f"{self.path} holds no {TORSIONS}: no frame was reported")
-        return read_torsions(self.path / TORSIONS, self.tree if self._torsion_rows.exists() else None)
+        about, _ = self.read_checkpoint()
+        self.check_extents(about, [ROWS])
+        table = read_torsions(self.path / TORSIONS, self.tree if self._torsion_rows.exists() else None)
+        frames = about["extra"]["frames"]
+        if len(table["step"]) == frames:
+            return table
+        per_frame = {*QUANTITIES, *self.tree.groups}
+        return {name: array[:frames] if name in per_frame else array for name, array in table.items()}
 
     @property
     def n_frames(self) -> int:
@@ -164,8 +257,8 @@ class RunFolder(RunFiles):
     @property
     def trajectory(self) -> Path | None:
         """The file with atom positions, if there is one."""
-        found = sorted(path for path in self.path.glob("trajectory.*") if path.stat().st_size)
-        return found[0] if found else None
+        file = self.path / f"trajectory.{self.settings.trajectory}"
+        return file if file.exists() and file.stat().st_size else None
 
     @cached_property
     def q(self) -> np.ndarray:
@@ -203,8 +296,11 @@ def read_run(folder: str | os.PathLike[str]) -> RunFolder:
     for name in (RunSettings.stored_as, TOPOLOGY):
         if not (run.path / name).exists():
             raise ArgumentError(f"{run.path} holds no run: there is no {name} in it")
+    run.check_not_lost()
     if not run.has_frames:
         raise ArgumentError(f"the run in {run.path} has reported no frame yet; continue it first")
+    run.check_files()
+    run.check_identity(run.settings)
     if run.n_frames < 2:
         raise ArgumentError(
             f"the run in {run.path} has reported {run.n_frames} frames, too few for a report; continue it, or report "

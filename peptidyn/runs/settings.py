@@ -30,6 +30,16 @@ METRICS = ("physical", "auto")
 WATER_STEP = 4.0
 """Largest default time step in explicit water, fs."""
 
+MOST_STEPS = 10**12
+"""Of a run, of an equilibration or between reports: years of computing."""
+
+MOST = {
+    "timestep": 1e3, "cutoff": 100.0, "padding": 100.0, "hydrogen_mass": 1e3, "friction": 1e6, "ions": 10.0,
+    "temperature": 1e5, "tmin": 1e5, "tmax": 1e5, "threads": 4096, "seed": 2**63 - 1, "steps": MOST_STEPS,
+    "replicas": 10_000, "iterations": MOST_STEPS, "interval": MOST_STEPS, "warm_up": MOST_STEPS,
+}  # fmt: skip
+"""Largest values of settings; what is beyond is a slip, and would fill memory or never end."""
+
 _PICOSECONDS = {"fs": 1e-3, "ps": 1.0, "ns": 1e3, "us": 1e6}
 
 
@@ -37,7 +47,7 @@ def parse_time(name: str, text: str) -> float:
     """Return a time like ``10ps`` in ps."""
     match = re.fullmatch(r"\s*([0-9]*\.?[0-9]+(?:[eE][+-]?[0-9]+)?)\s*(fs|ps|ns|us)\s*", text)
     if match is None:
-        raise ArgumentError(f"{name} is {text!r}, expected a time with its unit, e.g. 500fs, 100ps or 1.5ns")
+        raise ArgumentError(f"{name} is {_shown(text)}, expected a time with its unit, e.g. 500fs, 100ps or 1.5ns")
     return float(match[1]) * _PICOSECONDS[match[2]]
 
 
@@ -114,8 +124,11 @@ class ModelSettings:
             self._check_positive(name)
         for name in ("friction", "ions"):
             value = getattr(self, name)
-            if not 0 <= value < float("inf"):
-                raise ArgumentError(f"{name} is {value:g}, expected a number that is not negative")
+            if not 0 <= value <= MOST[name]:
+                raise ArgumentError(f"{name} is {value:g}, expected a number from 0 to {MOST[name]:g}")
+        if not 0 <= self.pH <= 14:
+            raise ArgumentError(f"pH is {self.pH:g}, expected a number from 0 to 14")
+        self._check_least("seed", 0)
         self._check_choice("preset", tuple(PRESETS))
         self._check_choice("solvent", SOLVENTS)
         if self.metric is not None:
@@ -129,18 +142,19 @@ class ModelSettings:
 
     def _check_positive(self, name: str) -> None:
         value = getattr(self, name)
-        if value is not None and not 0 < value < float("inf"):
-            raise ArgumentError(f"{name} is {value:g}, expected a positive number")
+        if value is not None and not 0 < value <= MOST[name]:
+            raise ArgumentError(f"{name} is {value:g}, expected a positive number of at most {MOST[name]:g}")
 
     def _check_least(self, name: str, least: int) -> None:
         value = getattr(self, name)
-        if value is not None and value < least:
-            raise ArgumentError(f"{name} is {value}, expected {least} or more")
+        if value is not None and not least <= value <= MOST[name]:
+            bounds = f"{least} or more" if value < least else f"at most {MOST[name]}"
+            raise ArgumentError(f"{name} is {_shown(value)}, expected {bounds}")
 
     def _check_choice(self, name: str, choices: tuple[str, ...]) -> None:
         value = getattr(self, name)
         if value not in choices:
-            raise ArgumentError(f"{name} is {value!r}, expected one of {', '.join(choices)}")
+            raise ArgumentError(f"{name} is {_shown(value)}, expected one of {', '.join(choices)}")
 
     @property
     def name(self) -> str:
@@ -256,8 +270,8 @@ class RunSettings(ModelSettings):
         self._check_least("steps", 1)
         if self.time is not None and self.steps is not None:
             raise ArgumentError("give the length of the run as time or as steps, not both")
-        for count in (self.n_steps, self.report_steps, self.equilibration_steps):
-            assert count >= 0
+        for name in ("n_steps", "report_steps", "equilibration_steps"):
+            getattr(self, name)  # raises for a time that is none, or too long
 
     @property
     def n_steps(self) -> int:
@@ -269,7 +283,9 @@ class RunSettings(ModelSettings):
     @property
     def report_steps(self) -> int:
         """Steps between reports, at least 1."""
-        if self.report.strip().isdigit():
+        if re.fullmatch(r"\s*[0-9]+\s*", self.report):
+            if len(self.report) > len(str(MOST_STEPS)):
+                raise ArgumentError(f"report is {_shown(self.report)}, expected at most {MOST_STEPS} steps")
             return max(1, int(self.report))
         return max(1, self._steps("report", self.report))
 
@@ -302,7 +318,10 @@ class RunSettings(ModelSettings):
         return f"{text}; at constant energy" if self.ensemble == "nve" else text
 
     def _steps(self, name: str, text: str) -> int:
-        return round(parse_time(name, text) / self.timestep_ps)
+        steps = parse_time(name, text) / self.timestep_ps
+        if not steps <= MOST_STEPS:
+            raise ArgumentError(f"{name} is {_shown(text)}: {steps:.1e} steps, expected at most {MOST_STEPS:.0e}")
+        return round(steps)
 
     def filled_in(self) -> Self:
         """Return the settings with time step, seed and length filled in."""
@@ -346,6 +365,9 @@ class ExchangeSettings(ModelSettings):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        self._check_least("replicas", 2)
+        for name in ("tmin", "tmax"):
+            self._check_positive(name)
         geometric_temperatures(self.tmin, self.tmax, self.replicas)
         for name, least in (("iterations", 1), ("interval", 1), ("warm_up", 0)):
             self._check_least(name, least)
@@ -368,6 +390,14 @@ class ExchangeSettings(ModelSettings):
     def dynamics(self) -> str:
         """The ensemble, whose default time steps hold."""
         return self.ensemble
+
+
+def _shown(value: Any) -> str:
+    """Return a value for a message; long ones are cut, and numbers that Python does not print are described."""
+    if isinstance(value, int) and value.bit_length() > 200:
+        return f"a whole number of {value.bit_length()} bits"
+    text = repr(value)
+    return text if len(text) < 60 else f"{text[:40]}... ({len(text)} characters)"
 
 
 _DEFAULTS = RunSettings()
@@ -394,8 +424,8 @@ def read_toml(path: str | os.PathLike[str]) -> dict[str, Any]:
         return tomllib.loads(Path(path).read_text(encoding="utf-8"))
     except OSError as error:
         raise ArgumentError(f"cannot read {path}: {error.strerror}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ArgumentError(f"{path} is not a TOML file: {error}") from error
+    except (ValueError, RecursionError) as error:  # of TOML, of UTF-8, or of a name that no file can have
+        raise ArgumentError(f"{_shown(str(path))} is not a TOML file: {error}") from error
 
 
 def _changed(settings: S, values: Mapping[str, Any], source: str) -> S:
@@ -406,7 +436,7 @@ def _changed(settings: S, values: Mapping[str, Any], source: str) -> S:
         if name not in types:
             near = difflib.get_close_matches(name, types, n=1)
             hint = f"did you mean {near[0]}?" if near else f"known are {', '.join(types)}"
-            raise ArgumentError(f"{source} has a setting {name!r} that does not exist; {hint}")
+            raise ArgumentError(f"{source} has a setting {_shown(name)} that does not exist; {hint}")
         new[name] = _typed(name, types[name], value, source)
     for one, other in settings.either:
         if one in new and other in new:
@@ -420,13 +450,29 @@ def _changed(settings: S, values: Mapping[str, Any], source: str) -> S:
 def _typed(name: str, kind: str, value: Any, source: str) -> Any:
     """Return `value` as the type of the field, or raise ArgumentError."""
     kind = kind.removesuffix(" | None")
+    for text in value if isinstance(value, list | tuple) else (value,):
+        if isinstance(text, str):
+            _check_text(name, text, source)
     if kind.startswith("tuple") and isinstance(value, list | tuple) and all(isinstance(v, str) for v in value):
         return tuple(value)
     if kind == "str" and name in ("report",) and isinstance(value, int) and not isinstance(value, bool):
         return str(value)
     if kind == "float" and isinstance(value, int | float) and not isinstance(value, bool):
-        return float(value)
+        try:
+            return float(value)
+        except OverflowError as error:
+            raise ArgumentError(f"{name} in {source} is {_shown(value)}, which is too large") from error
     if kind == {str: "str", bool: "bool", int: "int"}.get(type(value)):
         return value
     expected = {"str": "text", "bool": "true or false", "int": "a whole number", "float": "a number"}
-    raise ArgumentError(f"{name} in {source} is {value!r}, expected {expected.get(kind, 'a list of texts')}")
+    raise ArgumentError(f"{name} in {source} is {_shown(value)}, expected {expected.get(kind, 'a list of texts')}")
+
+
+def _check_text(name: str, text: str, source: str) -> None:
+    """Raise ArgumentError for text that neither file names nor TOML files can hold."""
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError as error:
+        raise ArgumentError(f"{name} in {source} is {_shown(text)}, which is not text in UTF-8") from error
+    if "\0" in text:
+        raise ArgumentError(f"{name} in {source} is {_shown(text)}, which has a NUL byte in it")

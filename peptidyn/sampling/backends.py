@@ -19,6 +19,9 @@ from peptidyn.core.errors import ArgumentError, BackendError, MissingDependencyE
 
 BACKENDS = ("serial", "threads", "processes")
 
+MOST_WORKERS = 4096
+"""Threads or processes on one machine."""
+
 LOST_AGAIN = 3
 """How often a task may lose its worker before the run gives up: perhaps it is the task that kills them."""
 
@@ -68,8 +71,8 @@ def make_backend(backend: Any = "serial", workers: int | None = None) -> Backend
     workers : int, optional
         Threads or processes; as many as cores if not given.
     """
-    if workers is not None and workers < 1:
-        raise ArgumentError(f"workers is {workers}, expected 1 or more")
+    if workers is not None and not 1 <= workers <= MOST_WORKERS:
+        raise ArgumentError(f"workers is {workers}, expected 1 to {MOST_WORKERS}")
     count = workers or count_cores()
     if backend is None or backend == "serial":
         return SerialBackend()

@@ -169,7 +169,7 @@ class ReplicaExchange:
         self._reduced: list[np.ndarray] = []
         self._box = np.array([plain(v) for v in system.getDefaultPeriodicBoxVectors()])
         if start is None:
-            self._resume()
+            self._resume_locked()
             return
         self.replicas = [start_checkpoint(self.recipe, x, s) for x, s in zip(start, seeds, strict=False)]
         self._check_start(start)
@@ -419,21 +419,32 @@ class ReplicaExchange:
             raise ArgumentError("resume needs the folder of the run")
         return self.folder.load()
 
-    def _resume(self) -> None:
-        about, self.replicas = self._stored()
-        assert self.folder is not None
+    def _resume_locked(self) -> None:
+        """Continue the run in the folder, which is let go of if that fails."""
+        if self.folder is None:
+            raise ArgumentError("resume needs the folder of the run")
+        self.folder.lock()
+        try:
+            self.folder.check_files()
+            self._resume(self.folder)
+        except BaseException:
+            self.folder.release()
+            raise
+
+    def _resume(self, folder: ExchangeFolder) -> None:
+        about, self.replicas = folder.load()
         there, here = about["identity"], json.loads(json.dumps(self._identity))
         for name in {**there, **here}:
             if there.get(name) != here.get(name):
                 raise CheckpointError(
-                    f"the run in {self.folder.path} was made with another {name} ({there.get(name)}, now "
+                    f"the run in {folder.path} was made with another {name} ({there.get(name)}, now "
                     f"{here.get(name)}); resume it with the arguments it began with"
                 )
         self._rng.bit_generator.state = about["exchange_rng"]
         vars(self).update({name: np.array(about[name]) for name in _COUNTS})
         self.frames, self.tuned = about["frames"], about["tuned"]
-        self.folder.cut_back(about["iterations"], self.frames)
-        self._walk = list(self.folder.read_walk())
+        folder.cut_back(about["iterations"], self.frames)
+        self._walk = list(folder.read_walk())
 
     # ------------------------------------------------------------------ results
 
@@ -518,8 +529,10 @@ class ReplicaExchange:
         }
 
     def close(self) -> None:
-        """End the workers that were started for this run."""
+        """End the workers that were started for this run, and let others write to its folder."""
         self.backend.close()
+        if self.folder is not None:
+            self.folder.release()
 
     def __enter__(self) -> ReplicaExchange:
         return self

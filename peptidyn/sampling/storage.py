@@ -6,7 +6,7 @@ topology.pdb                   the same for other programs, as far as the format
 exchanges.csv                  per iteration: temperature level of every replica, and how many changed it at its end
 reduced.npy                    reduced energies of all frames at all temperatures, (frame, sampled at, evaluated at)
 u_kn.npz                       the same as u_kn, N_k and temperatures (K), for pymbar; written when a run ends
-checkpoint.npz                 where to continue
+checkpoint.npz                 where to continue; checkpoint-previous.npz is the one before it
 replica-00/trajectory.dcd      one frame per report; opens with mdtraj
 replica-00/torsions.npy        all soft coordinates, rad and nm; opens with numpy.load
 replica-00/energies.npy        iteration, level, temperature (K), potential, fixman (kJ/mol); a structured array
@@ -19,6 +19,7 @@ the other files hold; a resumed run cuts them back to that.
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,7 @@ from openmm import app
 
 from peptidyn.core.errors import ArgumentError, CheckpointError, OutputError
 from peptidyn.core.files import write_text
+from peptidyn.core.sealed_files import write_npz
 from peptidyn.engine import checkpoints
 from peptidyn.engine.run_files import RunFiles
 from peptidyn.engine.trajectory_frames import keep_frames
@@ -59,6 +61,17 @@ class ExchangeFolder(RunFiles):
     def __init__(self, path: str | os.PathLike[str], n_replicas: int):
         super().__init__(path)
         self.n_replicas = n_replicas
+
+    @property
+    def kind(self) -> str:
+        """What its checkpoints are of."""
+        return checkpoints.EXCHANGE
+
+    def growing(self) -> Iterable[str]:
+        """Return the names of the files that grow while the run goes on."""
+        yield from (EXCHANGES, REDUCED)
+        for i in range(self.n_replicas):
+            yield from (f"{self.replica(i).name}/{name}" for name in (TRAJECTORY, TORSIONS, ENERGIES))
 
     def replica(self, index: int) -> Path:
         """Return the folder of one replica."""
@@ -140,7 +153,7 @@ class ExchangeFolder(RunFiles):
     def write_u_kn(self, u_kn: np.ndarray, N_k: np.ndarray, temperatures: np.ndarray) -> None:
         """Write reduced energies as pymbar takes them; see `ReplicaExchange.u_kn`."""
         try:
-            checkpoints.write_npz(self.path / U_KN, {"u_kn": u_kn, "N_k": N_k, "temperatures": temperatures})
+            write_npz(self.path / U_KN, {"u_kn": u_kn, "N_k": N_k, "temperatures": temperatures})
         except OSError as error:
             raise self.cannot_write(error) from error
 
@@ -150,11 +163,14 @@ class ExchangeFolder(RunFiles):
         """Write the checkpoint; it replaces the earlier one when it is complete and on disk."""
         arrays = {name: np.array([replica[name] for replica in replicas]) for name in _ARRAYS}
         about = {**about, "rng": [replica["rng"] for replica in replicas]}
-        checkpoints.write(self.checkpoint, about, {"box": box, **arrays})
+        extents = self.vouch()
+        self.keep_previous()
+        checkpoints.write(self.checkpoint, self.kind, {**about, "files": extents}, {"box": box, **arrays})
+        self._extents = extents
 
     def load(self) -> tuple[dict[str, Any], list[Checkpoint]]:
         """Return the description and the replicas that `save` was given."""
-        about, arrays = checkpoints.read(self.checkpoint, _ARRAYS)
+        about, arrays = self.read_checkpoint(_ARRAYS)
         states = about.pop("rng")
         replicas = [{**{name: arrays[name][i] for name in _ARRAYS}, "rng": state} for i, state in enumerate(states)]
         return about, replicas

@@ -1,0 +1,452 @@
+"""Does damaged input end in one sentence, or in a traceback, in changed numbers, or without end?
+
+    python benchmarks/fuzz.py [--structures N] [--folders N] [--options N] [--kills N] [--seed N] [-o FOLDER]
+
+Structure files are damaged and read; an atom line that is not in the structure must be in a note. Folders of runs and
+of replica exchange are damaged and continued or reported: the command must refuse them with one sentence, or give what
+it gives without the damage. Sets of options with hostile values must be refused or run, and leave no folder when they
+are refused. With --kills, runs and replica exchange are killed (SIGKILL) at random moments, and must be identical after
+--resume. Every case follows from the seed and its number.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import traceback
+import warnings
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import harness
+from damage import NUMBERS, damage_file, damage_text, files_of
+from harness import Report
+from peptidyn.cli import main as peptidyn
+from peptidyn.core.errors import PeptidynError
+from peptidyn.core.progress import Progress
+from peptidyn.io.readers import load_structure
+
+DATA = Path(__file__).parents[1] / "data"
+QUICK = ("--solvent", "vacuum", "--platform", "Reference", "--equilibrate", "0ps", "--no-relax", "-q")
+SMALL = ("--replicas", "2", "--tmin", "300", "--tmax", "301", "--interval", "10", "--warm-up", "0")
+EXCHANGE = ("--workers", "1", "--solvent", "vacuum", "--platform", "Reference", "--no-relax", "-q", *SMALL)
+
+MOST_SHOWN = 20
+"""Bad cases that a report lists."""
+
+
+@dataclass
+class Outcomes:
+    """What became of many cases.
+
+    Attributes
+    ----------
+    counts : Counter
+        ``done``, ``refused``, ``raw`` (another error than those of peptidyn, or more than one line of text), ``silent``
+        (something was changed or left out, and nothing said so).
+    bad : list of str
+        The first raw and silent ones.
+    slowest : (float, str)
+        CPU seconds, and the case.
+    """
+
+    counts: Counter[str] = field(default_factory=Counter)
+    bad: list[str] = field(default_factory=list)
+    slowest: tuple[float, str] = (0.0, "none")
+
+    def add(self, case: str, outcome: str, detail: str, seconds: float) -> None:
+        self.counts[outcome] += 1
+        self.slowest = max(self.slowest, (seconds, case))
+        if outcome in ("raw", "silent") and len(self.bad) < MOST_SHOWN:
+            self.bad.append(f"{outcome}: {case}: {detail}")
+
+
+def judge(cases: Iterator[tuple[str, Callable[[], tuple[str, str]]]], count: int, what: str) -> dict[str, Any]:
+    """Run cases, each a name and a function that returns its outcome and a detail."""
+    outcomes = Outcomes()
+    with Progress(count, what, "cases") as bar, warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for case, run in cases:
+            begin = time.process_time()
+            try:
+                outcome, detail = run()
+            except Exception as error:
+                place = traceback.extract_tb(error.__traceback__)[-1]
+                outcome, detail = "raw", f"{type(error).__name__}: {error} ({Path(place.filename).name}:{place.lineno})"
+            outcomes.add(case, outcome, detail, time.process_time() - begin)
+            bar.advance(1)
+    kinds = ("done", "refused", "raw", "silent")
+    return {**{kind: outcomes.counts[kind] for kind in kinds}, "bad": outcomes.bad, "slowest": list(outcomes.slowest)}
+
+
+# ---------------------------------------------------------------------------- structure files
+
+
+def structure_cases(count: int, seed: int, folder: Path) -> Iterator[tuple[str, Callable[[], tuple[str, str]]]]:
+    """Yield cases of damaged structure files, which are written to `folder`."""
+    sources = _sources(folder)
+    for number in range(count):
+        rng = np.random.default_rng([seed, 1, number])
+        name, data = sources[int(rng.integers(len(sources)))]
+        damaged, kinds = damage_text(data, rng)
+        file = folder / f"case{Path(name).suffix}"
+
+        def run(file: Path = file, damaged: bytes = damaged) -> tuple[str, str]:
+            file.write_bytes(damaged)
+            return read_damaged(file)
+
+        yield f"structure {number}, {name}, {kinds}", run
+
+
+def _sources(folder: Path) -> list[tuple[str, bytes]]:
+    """Return small files of both formats, with their names."""
+    small = DATA / "ala1.pdb"
+    structure = load_structure(small)
+    structure.write(folder / "whole.cif")
+    lines = small.read_bytes()
+    end = lines.index(b"END") if b"END" in lines else len(lines)
+    models = b"MODEL        1\n" + lines[:end] + b"ENDMDL\nMODEL        2\n" + lines[:end] + b"ENDMDL\nEND\n"
+    cell = f"CRYST1{30:9.3f}{30:9.3f}{30:9.3f}{90:7.2f}{90:7.2f}{90:7.2f} P 1           1\n".encode()
+    return [
+        ("ala1.pdb", lines), ("ala1.cif", (folder / "whole.cif").read_bytes()), ("models.pdb", models),
+        ("cell.pdb", cell + lines),
+    ]  # fmt: skip
+
+
+def read_damaged(file: Path) -> tuple[str, str]:
+    """Return what becomes of a structure file that may be damaged; see `Outcomes`."""
+    try:
+        structure = load_structure(file)
+    except PeptidynError as error:
+        return ("raw", "two lines") if "\n" in str(error) else ("refused", str(error))
+    lost = count_atom_lines(file) - structure.n_atoms
+    said = any(note.kind in ("altloc", "models", "dropped", "skipped") for note in structure.notes)
+    if lost > 0 and not said:
+        return "silent", f"{lost} of the atom lines are not in the structure, and no note says so"
+    return "done", ""
+
+
+def count_atom_lines(file: Path) -> int:
+    """Return how many lines look like atoms of the first model, in PDB or as rows of mmCIF."""
+    count = 0
+    for line in file.read_bytes().decode("latin-1").replace("\r", "\n").split("\n"):
+        if line.startswith(("ENDMDL", "END ")) or line.strip() == "END":
+            break
+        if line.startswith(("ATOM  ", "HETATM")) and (file.suffix == ".pdb" or len(line.split()) >= 18):
+            count += 1
+    return count
+
+
+# ---------------------------------------------------------------------------- folders
+
+
+def make_folders(work: Path) -> None:
+    """Make the folders that are damaged: a run, a killed run and a replica exchange, and the same of another seed."""
+    for name, seed in (("run", "5"), ("foreign-run", "6")):
+        command = ["run", str(DATA / "ala1.pdb"), *QUICK, "--report", "2", "--steps", "12", "--seed", seed]
+        assert peptidyn([*command, "-o", str(work / name)]) == 0
+        command = ["exchange", str(DATA / "ala1.pdb"), *EXCHANGE, "--iterations", "3", "--seed", seed]
+        assert peptidyn([*command, "-o", str(work / name.replace("run", "exchange"))]) == 0
+
+
+COMMANDS = {
+    "run": ("run", "--resume", "--steps", "16", "-q", "-o"),
+    "exchange": ("exchange", "--resume", "--iterations", "4", "--workers", "1", "-q", "-o"),
+    "report": ("report", "-q", "--overwrite"),
+}
+"""Of the folders, by what is done with them."""
+
+
+def folder_cases(
+    count: int, seed: int, work: Path, commands: Sequence[str] = tuple(COMMANDS)
+) -> Iterator[tuple[str, Callable[[], tuple[str, str]]]]:
+    """Yield cases of damaged folders, made from those of `make_folders`."""
+    wanted = {name: _answer(work, name, None)[2] for name in commands}
+    for number in range(count):
+        rng = np.random.default_rng([seed, 2, number])
+        name = commands[int(rng.integers(len(commands)))]
+        source = "exchange" if name == "exchange" else "run"
+        chosen = files_of(work / source)
+        file = chosen[int(rng.integers(len(chosen)))].relative_to(work / source)
+        cases: list[str] = []
+
+        def run(name: str = name, file: Path = file, rng: Any = rng, cases: list[str] = cases) -> tuple[str, str]:
+            status, error, found = _answer(work, name, file, rng, cases)
+            if status == 2:
+                return ("refused", error) if error.count("\n") == 1 else ("raw", f"{cases}: {error!r}")
+            if status != 0:
+                return "raw", f"exit status {status}"
+            return ("done", "") if found == wanted[name] else ("silent", f"{cases}: other results")
+
+        yield f"folder {number}, {name}, {file}", run
+
+
+def _answer(
+    work: Path, name: str, file: Path | None, rng: Any = None, cases: list[str] | None = None
+) -> tuple[int, str, Any]:
+    """Return exit status, standard error and results of a command on a copy of a folder, perhaps damaged."""
+    source = "exchange" if name == "exchange" else "run"
+    folder = work / "case"
+    shutil.rmtree(folder, ignore_errors=True)
+    shutil.copytree(work / source, folder)
+    if file is not None and cases is not None:
+        cases.append(damage_file(folder / file, work / f"foreign-{source}" / file, rng))
+    status, error = call([*COMMANDS[name], str(folder)])
+    found = (folder / "report.html").read_text() if name == "report" and status == 0 else run_contents(folder)
+    return status, error, found
+
+
+def call(arguments: Sequence[str]) -> tuple[int, str]:
+    """Return exit status and standard error of the command line, called in this process."""
+    error = io.StringIO()
+    with contextlib.redirect_stderr(error), contextlib.redirect_stdout(io.StringIO()):
+        try:
+            status = peptidyn(list(arguments))
+        except SystemExit as stop:  # argparse prints how the command is used before its sentence
+            return int(stop.code or 0), f"{error.getvalue().splitlines()[-1]}\n"
+    return status, error.getvalue()
+
+
+def run_contents(folder: Path) -> dict[str, Any]:
+    """Return all data of a run or of replica exchange; DCD without its header, which holds the date."""
+    found: dict[str, Any] = {}
+    for path in sorted(folder.rglob("*")):
+        name = path.relative_to(folder).as_posix()
+        if path.suffix in (".npy", ".csv", ".xtc") and path.is_file():
+            found[name] = path.read_bytes()
+        elif path.suffix == ".dcd" and path.is_file():
+            found[name] = path.read_bytes()[276:]
+        elif path.name == "torsions.npz" and path.is_file():
+            with contextlib.suppress(Exception), np.load(path) as file:  # it may be the damaged one
+                found[name] = {key: file[key].tobytes() for key in file.files}
+    return found
+
+
+# ---------------------------------------------------------------------------- options
+
+TEXTS = (
+    "",
+    " ",
+    "\0",
+    "a\0b",
+    "\n",
+    "../..",
+    "/dev/null",
+    "x" * 5000,
+    "\udcff",
+    "--",
+    "nan",
+    "9" * 400,
+    "🙂",
+    "%s{0}",
+    "-1",
+)
+
+_WHOLE = ("-1", "0", "4294967296", "9" * 30, "9" * 5000, "1.5", "nan", "", "1e3", "-" + "9" * 30)
+_TIMES = ("inf", "1e999ps", "1e300ns", "nanps", "-1ps", "1", "0ps", "1e-300fs", "9" * 400 + "us", "", "ps", "1e15us")
+
+HOSTILE: dict[str, dict[str, Sequence[str]]] = {
+    "run": {
+        "--time": _TIMES, "--equilibrate": _TIMES[:6], "--report": (*_TIMES, *_WHOLE), "--steps": _WHOLE,
+        "--seed": _WHOLE, "--threads": _WHOLE, "--temperature": NUMBERS, "--timestep": NUMBERS,
+        "--friction": NUMBERS, "--pH": NUMBERS,
+        "--hydrogen-mass": NUMBERS, "--padding": NUMBERS, "--ions": NUMBERS, "--cutoff": NUMBERS, "--platform": TEXTS,
+        "--solvent": TEXTS, "--forcefield": TEXTS, "--soft": TEXTS, "--preset": TEXTS, "--metric": TEXTS,
+        "--rigid": TEXTS,
+        "--select": TEXTS, "--ensemble": TEXTS, "--trajectory": TEXTS, "--config": TEXTS,
+    },
+    "exchange": {
+        "--replicas": _WHOLE, "--tmin": NUMBERS, "--tmax": NUMBERS, "--iterations": _WHOLE, "--interval": _WHOLE[:1],
+        "--warm-up": ("-1", "9" * 5000, "x"), "--seed": _WHOLE, "--threads": _WHOLE, "--workers": ("-1", "0", "9" * 30),
+        "--friction": NUMBERS, "--pH": NUMBERS, "--platform": TEXTS, "--solvent": TEXTS, "--select": TEXTS,
+    },
+    "build": {"--phi": (*NUMBERS, *TEXTS), "--psi": NUMBERS, "--omega": NUMBERS},
+    "inspect": {"--soft": TEXTS, "--rigid": TEXTS},
+    "fixman": {"--residue": TEXTS, "--chain": TEXTS, "--soft": TEXTS, "--plot": ("\0", "/dev/null/x.png")},
+}  # fmt: skip
+"""Values that options may be given, by command."""
+
+
+def option_cases(count: int, seed: int, work: Path) -> Iterator[tuple[str, Callable[[], tuple[str, str]]]]:
+    """Yield cases of commands with one to three hostile options."""
+    start, file = {
+        "run": [*QUICK, "--steps", "1"],
+        "exchange": [*EXCHANGE, "--iterations", "1"],
+        "build": ["-q"], "inspect": [], "fixman": ["--map", str(DATA / "ala1.pdb"), "--residue", "2", "-q"],
+    }, str(DATA / "ala1.pdb")  # fmt: skip
+    names = ("run", "run", "run", "exchange", "exchange", "build", "inspect", "fixman")
+    for number in range(count):
+        rng = np.random.default_rng([seed, 3, number])
+        command = names[int(rng.integers(len(names)))]
+        options = HOSTILE[command]
+        flags = list(options)
+        chosen = [
+            flags[int(i)] for i in rng.choice(len(flags), int(rng.integers(1, min(3, len(flags)) + 1)), replace=False)
+        ]
+        given = {flag: options[flag][int(rng.integers(len(options[flag])))] for flag in chosen}
+        base = without(start[command], given)
+        target = work / ("out.pdb" if command == "build" else "out")
+        place = {"run": [file], "exchange": [file], "build": ["AA"], "inspect": [file], "fixman": []}[command]
+        output = [] if command in ("inspect", "fixman") else ["-o", str(target)]
+        arguments = [command, *place, *base, *(f"{flag}={value}" for flag, value in given.items()), *output]
+
+        def run(arguments: list[str] = arguments, target: Path = target) -> tuple[str, str]:
+            remove(target)
+            status, error = call(arguments)
+            if status == 2:
+                if error.count("\n") != 1:
+                    return "raw", f"the message is {error!r}"
+                return ("silent", "a folder was left behind") if target.exists() else ("refused", error)
+            return ("done", "") if status == 0 else ("raw", f"exit status {status}")
+
+        yield f"options {number}, {command}, {str(given)[:200]}", run
+
+
+def without(arguments: Sequence[str], given: dict[str, str]) -> list[str]:
+    """Return arguments without the flags that are given, and what goes with them: steps with a time."""
+    taken = {*given, *({"--steps"} if "--time" in given else ())}
+    kept, skip = [], False
+    for one in arguments:
+        if skip:
+            skip = False
+        elif one in taken:
+            skip = True
+        else:
+            kept.append(one)
+    return kept
+
+
+def remove(path: Path) -> None:
+    """Remove a file or a folder, if there is one."""
+    if path.is_dir():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
+
+
+# ---------------------------------------------------------------------------- kills
+
+
+def kill_cases(count: int, seed: int, work: Path) -> Iterator[tuple[str, Callable[[], tuple[str, str]]]]:
+    """Yield cases of runs, and half as many of replica exchange, that are killed at a random moment and resumed."""
+    ala1 = str(DATA / "ala1.pdb")
+    ways = {
+        "run": (["run", ala1, *QUICK, "--report", "2", "--seed", "5"], "--steps", 200),
+        "exchange": (["exchange", ala1, *EXCHANGE, "--seed", "5"], "--iterations", 40),
+    }
+    wanted = {}
+    for name, (command, flag, length) in ways.items():
+        remove(work / "case")
+        assert call([*command, flag, str(length), "-o", str(work / "case")])[0] == 0
+        wanted[name] = run_contents(work / "case")
+    for number in range(count + count // 2):
+        rng = np.random.default_rng([seed, 4, number])
+        name = "run" if number < count else "exchange"
+
+        def run(name: str = name, rng: Any = rng) -> tuple[str, str]:
+            command, flag, length = ways[name]
+            folder = work / "case"
+            remove(folder)
+            when = float(rng.random())
+            done = kill([*command, flag, str(length), "-o", str(folder)], folder, name, when)
+            status, error = call(
+                [name, "--resume", "-q", *(["--workers", "1"] if name == "exchange" else []), "-o", str(folder)]
+            )
+            if status != 0:
+                return "raw", f"killed {done}: {error}"
+            return ("done", "") if run_contents(folder) == wanted[name] else ("silent", f"killed {done}: other frames")
+
+        yield f"kill {number}, {name}", run
+
+
+def kill(arguments: Sequence[str], folder: Path, name: str, when: float) -> str:
+    """Start the command line and kill it when about this part of its files is written; return how far it was."""
+    table = folder / ("log.csv" if name == "run" else "exchanges.csv")
+    lines = {"run": 100, "exchange": 40}[name]
+    command = [sys.executable, "-m", "peptidyn", *arguments]
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        while process.poll() is None and not (table.exists() and table.read_bytes().count(b"\n") > when * lines):
+            time.sleep(0.002)
+        time.sleep(0.01 * (when * 997.0 % 1.0))  # anywhere between two frames
+    finally:
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+    return f"after {len(table.read_bytes().splitlines()) if table.exists() else 0} lines of {table.name}"
+
+
+# ---------------------------------------------------------------------------- the script
+
+
+def measure(
+    structures: int = 2000, folders: int = 200, options: int = 300, kills: int = 0, seed: int = 1
+) -> dict[str, Any]:
+    """Run all cases; return the outcomes by kind, and the peak memory of this process (MB)."""
+    found = {}
+    with tempfile.TemporaryDirectory() as name:
+        work = Path(name)
+        if structures:
+            found["structures"] = judge(structure_cases(structures, seed, work), structures, "structures")
+        if folders:
+            make_folders(work)
+            found["folders"] = judge(folder_cases(folders, seed, work), folders, "folders")
+        if options:
+            found["options"] = judge(option_cases(options, seed, work), options, "options")
+        if kills:
+            found["kills"] = judge(kill_cases(kills, seed, work), kills + kills // 2, "kills")
+    return {"outcomes": found, "peak_MB": peak_memory()}
+
+
+def peak_memory() -> float | None:
+    """Return the largest memory of this process so far, MB; None where the system does not tell."""
+    try:
+        import resource
+    except ImportError:
+        return None
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak / (1e6 if sys.platform == "darwin" else 1e3)
+
+
+def tables(report: Report) -> str:
+    """Return the report as text for people."""
+    rows, bad = [], []
+    for kind, one in report["outcomes"].items():
+        seconds, case = one["slowest"]
+        rows.append([kind, one["done"], one["refused"], one["raw"], one["silent"], f"{seconds:.1f} s: {case[:60]}"])
+        bad += one["bad"]
+    head = ["cases", "done", "refused", "raw errors", "silent changes", "slowest (CPU)"]
+    peak = report["peak_MB"]
+    memory = "" if peak is None else f"\n\npeak memory: {peak:,.0f} MB"
+    return harness.table(head, rows) + memory + "".join(f"\n\n{line}" for line in bad)
+
+
+def _count(text: str) -> int:
+    if (value := int(text)) < 0:
+        raise ValueError(text)
+    return value
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    script = harness.parser(__file__, __doc__)
+    for name, default, what in (
+        ("structures", 2000, "damaged structure files"), ("folders", 200, "damaged folders"),
+        ("options", 300, "sets of options"), ("kills", 0, "runs that are killed, and half as many replica exchanges"),
+        ("seed", 1, "of all cases"),
+    ):  # fmt: skip
+        script.add_argument(f"--{name}", type=_count, default=default, metavar="N", help=f"{what} (default: {default})")
+    return harness.run(script, arguments, measure, tables)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
