@@ -7,7 +7,7 @@ The molecule (default data/ala10-helix.pdb) is in OBC2 at 300 K and starts from 
 Every preset is warmed up by Langevin dynamics first.
 
 acceptance  of GHMC with one step per proposal, friction 1/ps, over steps: without joint inertias (`physical`), and with
-            those of `joint_inertia` for some numbers of steps per period
+            those of `joint_inertia` for some numbers of steps per period, or for those of ``metric="auto"``
 averages    of Langevin dynamics with joint inertias as by ``metric="auto"``, beside OpenMM's LangevinMiddle on the same
             flexible System at 1 fs: energies, bond lengths and backbone bond angles, and configurational temperatures.
             Means of bonds and angles are differences averaged over all of them; widths are ratios of standard
@@ -44,7 +44,7 @@ from molecules import context, relax
 from peptidyn.core.errors import StepError
 from peptidyn.core.progress import Progress
 from peptidyn.core.units import BOLTZMANN
-from peptidyn.engine.kinetic_metric import LANGEVIN_STEPS
+from peptidyn.engine.kinetic_metric import LANGEVIN_STEPS, metropolis_steps
 from peptidyn.engine.systems import make_system
 from peptidyn.runs.presets import PRESETS as ALL_PRESETS
 
@@ -131,6 +131,7 @@ def acceptance(
     """Return the acceptance rate of GHMC at a step (ps), without joint inertias if there is no period (in steps)."""
     tree, metric = molecule.trees[preset], PHYSICAL
     if period is not None:
+        period = period or metropolis_steps(tree)
         metric = ptd.joint_inertia(tree, molecule.system, step, steps_per_period=period, temperature=T)
     integrator = ptd.TorsionGHMCIntegrator(tree, T, FRICTION, step, seed=SEED, metric=metric)
     molecule.start(integrator, start).step(proposals)
@@ -343,7 +344,7 @@ def tables(report: Report) -> str:
         for row in rows:
             rates = dict(zip(row["steps"], row["rates"], strict=True))
             lines.append([
-                PHYSICAL if row["period"] is None else f"{row['period']:g} steps per period",
+                _name_metric(row["period"]),
                 *(cell(rates.get(h), 3) for h in steps),
             ])  # fmt: skip
         parts += [
@@ -401,7 +402,7 @@ def draw(report: Report, path: Path) -> None:
     for axes, name in zip(panels[0], names, strict=True):
         colours = iter(("#808080", "#c8781e", "#1f4e79", "#5c8a5c", "#7a4a8a"))
         for row in (row for row in rows if row["preset"] == name):
-            label = PHYSICAL if row["period"] is None else f"{row['period']:g} steps per period"
+            label = _name_metric(row["period"])
             axes.plot(row["steps"], row["rates"], "o-", color=next(colours, "black"), markersize=4, label=label)
         axes.axhline(0.9, color="black", linewidth=0.6, linestyle=":")
         axes.set(xlabel="step (fs)", title=name, ylim=(0.0, 1.02))
@@ -411,8 +412,14 @@ def draw(report: Report, path: Path) -> None:
     save_figure(figure, path)
 
 
+def _name_metric(period: float | None) -> str:
+    if period is None:
+        return PHYSICAL
+    return f"{period:g} steps per period" if period else "auto"
+
+
 def _numbers(text: str) -> list[float]:
-    return [float(part) for part in text.split(",")]
+    return [0.0 if part == "auto" else float(part) for part in text.split(",")]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -423,7 +430,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for name, default, what in (
         ("physical", [4.0, 6.0, 8.0], "steps without joint inertias"),
         ("steps", [8.0, 12.0, 16.0, 24.0], "steps with joint inertias"),
-        ("periods", [8.0, 12.0, 16.0], "steps per period of the stiffest motions"),
+        ("periods", [8.0, 12.0, 16.0], "steps per period of the stiffest motions; auto: as metric='auto'"),
         ("langevin", [16.0, 24.0, 32.0], "steps of Langevin dynamics"),
     ):
         usual = ",".join(f"{value:g}" for value in default)
