@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from dh_oracle import jacobian
 from openmm import unit
 
 import peptidyn as ptd
@@ -252,7 +253,7 @@ def defined_mass_matrix(parts):
     for k, T in enumerate(dh.transform(q)):
         R, p = T[:3, :3], T[:3, 3]
         J = np.vstack([R.T @ J[:3], R.T @ (J[3:] + np.cross(J[:3], p, axisa=0, axisc=0))])
-        J[:, 6 * k : 6 * k + 6] += dh.jacobian(q[k])
+        J[:, 6 * k : 6 * k + 6] += jacobian(q[k])
         v = J[3:] + np.cross(J[:3], parts["com"][k], axisa=0, axisc=0)
         M += parts["mass"][k] * v.T @ v + J[:3].T @ parts["inertia"][k] @ J[:3]
     return M

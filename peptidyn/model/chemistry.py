@@ -25,7 +25,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from peptidyn.core.atoms import Atoms
+from peptidyn.core.atoms import Atoms, steps_from
 from peptidyn.core.errors import ModelError
 from peptidyn.core.geometry import bond_angle
 from peptidyn.core.residues import CHI, is_amino_acid, is_hydrogen, missing_backbone, parent_name
@@ -39,30 +39,25 @@ COLLINEAR = 1e-3
 
 
 @dataclass(frozen=True)
-class Rotor:
-    """A bond that can turn.
+class Soft:
+    """A coordinate that can be soft.
 
     Attributes
     ----------
+    motion : str
+        ``torsion``, ``bend``, ``phase`` or ``stretch``.
     kind : str
-        See the table at the top of this file.
-    atoms : (i, j, k, l)
-        The dihedral that measures it; j-k is the bond.
+        See the table at the top of this file for torsions, `peptidyn.model.soft` for the others.
+    atoms : tuple of int
+        A torsion about j-k has (i, j, k, l), the dihedral that measures it. A bend has (i, j, k): everything beyond k
+        turns about j. The phase of l about i-j, relative to the main atom m, has (m, i, j, l), and a stretch (j, k).
     residue : int
         Index of the residue it is counted with.
     """
 
+    motion: str
     kind: str
-    atoms: tuple[int, int, int, int]
-    residue: int
-
-
-@dataclass(frozen=True)
-class Bend:
-    """A bond angle that can open: i-j-k, everything beyond k turns about j."""
-
-    kind: str
-    atoms: tuple[int, int, int]
+    atoms: tuple[int, ...]
     residue: int
 
 
@@ -155,7 +150,7 @@ class _Namer:
             and any(element[a] == "O" and len(neighbours[a]) == 1 for a in neighbours[j])
         )
 
-    def name(self, bond: int) -> Rotor | str:
+    def name(self, bond: int) -> Soft | str:
         """Return the rotor of an acyclic bond with neighbours on both sides, or why it cannot turn."""
         j, k = self.atoms.bonds[bond].tolist()
         rotor = self._backbone(j, k) or self._terminal(j, k) or self._side_chain(j, k)
@@ -168,9 +163,9 @@ class _Namer:
             return "linear: turning it moves nothing"
         kind = "amide" if self.is_amide(j, k) else "rotor"
         residue = int(min(self.atoms.residue[j], self.atoms.residue[k]))
-        return Rotor(kind, (i, j, k, l), residue)
+        return Soft("torsion", kind, (i, j, k, l), residue)
 
-    def _backbone(self, j: int, k: int) -> Rotor | None:
+    def _backbone(self, j: int, k: int) -> Soft | None:
         atoms = self.atoms
         name_j, name_k = str(atoms.name[j]), str(atoms.name[k])
         residue_j, residue_k = int(atoms.residue[j]), int(atoms.residue[k])
@@ -205,7 +200,7 @@ class _Namer:
                 return self._measured("omega", (first, carbon, nitrogen, last), int(atoms.residue[carbon]))
         return None
 
-    def _terminal(self, j: int, k: int) -> Rotor | None:
+    def _terminal(self, j: int, k: int) -> Soft | None:
         ends = [(near, far) for near, far in ((j, k), (k, j)) if self.terminal(far, near)]
         ends.sort(key=lambda pair: self.atoms.element[pair[1]] == "C")  # methanol's bond is polar, not methyl
         for near, far in ends:
@@ -215,10 +210,10 @@ class _Namer:
                 return None
             i, l = self.plane_atom(near, far), self.plane_atom(far, near)
             if i >= 0 and l >= 0:
-                return Rotor("methyl" if carbon else "polar", (i, near, far, l), residue)
+                return Soft("torsion", "methyl" if carbon else "polar", (i, near, far, l), residue)
         return None
 
-    def _side_chain(self, j: int, k: int) -> Rotor | None:
+    def _side_chain(self, j: int, k: int) -> Soft | None:
         atoms = self.atoms
         residue = int(atoms.residue[j])
         found = self.named.get((min(j, k), max(j, k)))
@@ -235,7 +230,7 @@ class _Namer:
         i, l = (self._before(residue, near, far), self.plane_atom(far, near))
         if i < 0 or l < 0:
             return None
-        return Rotor(CHIS[depth - 1], (i, near, far, l), residue)
+        return Soft("torsion", CHIS[depth - 1], (i, near, far, l), residue)
 
     def _bond_index(self, j: int, k: int) -> int:
         low, high = min(j, k), max(j, k)
@@ -247,14 +242,12 @@ class _Namer:
     def _depth(self, residue: int, j: int, k: int) -> tuple[int, int, int]:
         """Return how many bonds lead from CA to the far end of j-k along a side chain, and its near and far atom."""
         table = self.atoms.residue_atoms[residue]
-        backbone = {table["N"], table["C"]}
-        reached = {table["CA"]: 0}
-        queue = [table["CA"]]
-        for atom in queue:
-            for other in self.atoms.neighbours[atom]:
-                if other not in reached and other not in backbone and self.atoms.residue[other] == residue:
-                    reached[other] = reached[atom] + 1
-                    queue.append(other)
+        owner, backbone = self.atoms.residue, (table["N"], table["C"])
+
+        def along(atom: int) -> list[int]:
+            return [b for b in self.atoms.neighbours[atom] if b not in backbone and owner[b] == residue]
+
+        reached = steps_from(table["CA"], along)
         if j not in reached or k not in reached:
             return 0, j, k
         near, far = (j, k) if reached[j] < reached[k] else (k, j)
@@ -287,7 +280,7 @@ class _Namer:
                     return a
         return self.plane_atom(atom, partner)
 
-    def _measured(self, kind: str, quad: tuple[int, int, int, int], residue: int) -> Rotor:
+    def _measured(self, kind: str, quad: tuple[int, int, int, int], residue: int) -> Soft:
         """Return the rotor after checking that its four atoms define a dihedral."""
         for triple in (quad[:3], quad[1:]):
             angle = bond_angle(*(self.positions[a] for a in triple))
@@ -296,7 +289,7 @@ class _Namer:
                     f"{kind} cannot be measured: the atoms {self.atoms.labels(triple)} lie on one line; "
                     "repair the coordinates of these atoms"
                 )
-        return Rotor(kind, quad, residue)
+        return Soft("torsion", kind, quad, residue)
 
 
 def _branch(name: str) -> str:
@@ -306,7 +299,7 @@ def _branch(name: str) -> str:
 
 def find_rotors(
     atoms: Atoms, positions: np.ndarray, acyclic: np.ndarray, whole: Atoms
-) -> tuple[list[Rotor], dict[int, str]]:
+) -> tuple[list[Soft], dict[int, str]]:
     """Name every bond that could turn.
 
     Parameters
@@ -321,7 +314,7 @@ def find_rotors(
 
     Returns
     -------
-    rotors : list of Rotor
+    rotors : list of Soft
         In bond order.
     stiff : dict
         Bond index -> reason, for acyclic bonds between non-terminal atoms that cannot turn.
@@ -329,25 +322,25 @@ def find_rotors(
     namer = _Namer(atoms, positions, whole)
     degree = np.bincount(atoms.bonds.ravel(), minlength=atoms.n_atoms)
     inner = acyclic & (degree[atoms.bonds] > 1).all(axis=1)
-    rotors: list[Rotor] = []
+    rotors: list[Soft] = []
     stiff: dict[int, str] = {}
     for bond in np.flatnonzero(inner).tolist():
         found = namer.name(bond)
-        if isinstance(found, Rotor):
+        if isinstance(found, Soft):
             rotors.append(found)
         else:
             stiff[bond] = found
     return rotors, stiff
 
 
-def find_bends(atoms: Atoms, kinds: frozenset[str]) -> list[Bend]:
+def find_bends(atoms: Atoms, kinds: frozenset[str]) -> list[Soft]:
     """List the backbone angles of the given kinds, in residue order.
 
     A bend is carried by its second bond (j-k), read along the chain from N to C: whatever else is bonded to the
     central atom stays with the first.
     """
     wanted = [kind for kind in BENDS if kind in kinds]
-    bends: list[Bend] = []
+    bends: list[Soft] = []
     if not wanted:
         return bends
     for residue in range(atoms.n_residues):
@@ -362,5 +355,5 @@ def find_bends(atoms: Atoms, kinds: frozenset[str]) -> list[Bend]:
             found["C-N-CA"] = (before[0], n, ca)
         if after:
             found["CA-C-N"] = (ca, c, after[0])
-        bends.extend(Bend(kind, found[kind], residue) for kind in wanted if kind in found)
+        bends.extend(Soft("bend", kind, found[kind], residue) for kind in wanted if kind in found)
     return bends

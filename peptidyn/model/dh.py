@@ -1,6 +1,6 @@
 """Denavit-Hartenberg frames with six parameters, and their Lie derivatives.
 
-Equations (15), (18) and (21)-(28) of Lee, Wang and Chirikjian, "O(n) mass matrix inversion for serial
+Equations (18), (20) and (23)-(28) of Lee, Wang and Chirikjian, "O(n) mass matrix inversion for serial
 manipulators and polypeptide chains using Lie derivatives". Legend, for joint k between bodies k-1 and k:
 
 T_k         frame k in space, 4x4 homogeneous; origin o_k, axes x_k, y_k, z_k
@@ -10,14 +10,13 @@ q           the six coordinates of T, always in the order alpha, beta, gamma, a,
 xi          twist (omega, v) of a body, in its own centre-of-mass frame; T^c moves to T^c exp(xi)
 
 beta and b turn and shift along x_{k-1}, gamma and c along z_k. The four-parameter transform (23) has alpha = a = 0;
-with the two dummies it covers SE(3), in one of three ways:
+with the two dummies it covers SE(3). Of the paper's three ways to do so this is form C (26),
 
-form A (24)   screw(e3, a, alpha) screw(e1, b, beta)  screw(e3, c, gamma)    singular at sin(beta) = 0
-form B (25)   screw(e1, b, beta)  screw(e3, c, gamma) screw(e1, a, alpha)    singular at sin(gamma) = 0
-form C (26)   screw(e1, b, beta)  screw(e2, a, alpha) screw(e3, c, gamma)    singular at cos(alpha) = 0
+    T = screw(e1, b, beta) screw(e2, a, alpha) screw(e3, c, gamma)
 
-Form C is regular on the whole set alpha = a = 0 and is the one the solvers use. Lengths may be in any unit; angles
-are in rad. The numpy functions work on any number of leading axes; `lie_rows` is the compiled kernel for one joint.
+which is singular at cos(alpha) = 0; forms A and B are singular on the set alpha = a = 0 itself, at sin(beta) = 0 and
+sin(gamma) = 0. Lengths may be in any unit; angles are in rad. The numpy functions work on any number of leading axes;
+`lie_rows` is the compiled kernel for one joint.
 """
 
 from __future__ import annotations
@@ -31,28 +30,6 @@ from peptidyn.core.errors import ArgumentError
 
 COORDINATES = ("alpha", "beta", "gamma", "a", "b", "c")
 """Names of the six coordinates, in the order of every array here."""
-
-SE3_BASIS = np.zeros((6, 4, 4))
-"""The basis E~_i of se(3), section 3.5: three rotations about x, y, z, then three translations."""
-SE3_BASIS[0, 2, 1] = SE3_BASIS[1, 0, 2] = SE3_BASIS[2, 1, 0] = 1.0
-SE3_BASIS[0, 1, 2] = SE3_BASIS[1, 2, 0] = SE3_BASIS[2, 0, 1] = -1.0
-SE3_BASIS[3, 0, 3] = SE3_BASIS[4, 1, 3] = SE3_BASIS[5, 2, 3] = 1.0
-SE3_BASIS.setflags(write=False)
-
-_ALPHA, _BETA, _GAMMA, _A, _B, _C = range(6)
-
-# Each form as its three screws: (axis number, column of the distance, column of the angle).
-_SCREWS = {
-    "A": ((2, _A, _ALPHA), (0, _B, _BETA), (2, _C, _GAMMA)),
-    "B": ((0, _B, _BETA), (2, _C, _GAMMA), (0, _A, _ALPHA)),
-    "C": ((0, _B, _BETA), (1, _A, _ALPHA), (2, _C, _GAMMA)),
-}
-
-_SINGULARITY = {"A": "sin(beta)", "B": "sin(gamma)", "C": "cos(alpha)"}
-
-SINGULAR = 1e-8
-"""Below this value of sin(beta), sin(gamma) or cos(alpha) fewer than half the digits of the angles are left."""
-
 
 # ---------------------------------------------------------------------- transforms
 
@@ -78,7 +55,7 @@ def screw(axis: Any, distance: Any, angle: Any) -> np.ndarray:
     shape = np.broadcast_shapes(n.shape[:-1], d.shape, theta.shape)
     n = np.broadcast_to(n, (*shape, 3))
     cos, sin = np.cos(theta)[..., None, None], np.sin(theta)[..., None, None]
-    cross = np.einsum("...i,ijk->...jk", n, SE3_BASIS[:3, :3, :3])
+    cross = np.cross(np.eye(3), n[..., None, :])  # the matrix that takes r to n x r
     T = np.zeros((*shape, 4, 4))
     T[..., :3, :3] = cos * np.eye(3) + sin * cross + (1.0 - cos) * n[..., :, None] * n[..., None, :]
     T[..., :3, 3] = d[..., None] * n
@@ -88,99 +65,18 @@ def screw(axis: Any, distance: Any, angle: Any) -> np.ndarray:
 
 def dh_transform(beta: Any, b: Any, c: Any, gamma: Any) -> np.ndarray:
     """Return the four-parameter transform (23), screw(e1, b, beta) screw(e3, c, gamma), of shape (..., 4, 4)."""
-    beta, b, c, gamma = np.broadcast_arrays(*(np.asarray(v, dtype=np.float64) for v in (beta, b, c, gamma)))
-    cb, sb, cg, sg = np.cos(beta), np.sin(beta), np.cos(gamma), np.sin(gamma)
-    T = np.zeros((*beta.shape, 4, 4))
-    T[..., 0, 0], T[..., 0, 1], T[..., 0, 3] = cg, -sg, b
-    T[..., 1, 0], T[..., 1, 1], T[..., 1, 2], T[..., 1, 3] = sg * cb, cg * cb, -sb, -c * sb
-    T[..., 2, 0], T[..., 2, 1], T[..., 2, 2], T[..., 2, 3] = sg * sb, cg * sb, cb, c * cb
-    T[..., 3, 3] = 1.0
-    return T
+    e1, _, e3 = np.eye(3)
+    return screw(e1, b, beta) @ screw(e3, c, gamma)
 
 
-def transform(q: Any, form: str = "C") -> np.ndarray:
-    """Return the six-parameter transform (24), (25) or (26).
-
-    Parameters
-    ----------
-    q : (..., 6) array_like
-        alpha, beta, gamma (rad), a, b, c.
-    form : {"A", "B", "C"}
-
-    Returns
-    -------
-    (..., 4, 4) float64
-    """
-    first, second, third = _factors(q, form)
-    return first @ second @ third
-
-
-def coordinates(T: Any, form: str = "C") -> np.ndarray:
-    """Return the six coordinates of relative transforms: the inverse of `transform`.
-
-    The ranges that make the answer unique are alpha in [-pi/2, pi/2] for form C (section 4.1), beta in [0, pi] for
-    form A and gamma in [0, pi] for form B; all other angles lie in [-pi, pi].
-
-    Parameters
-    ----------
-    T : (..., 4, 4) array_like
-        Rigid transforms.
-    form : {"A", "B", "C"}
-
-    Returns
-    -------
-    (..., 6) float64
-        alpha, beta, gamma (rad), a, b, c.
-
-    Raises
-    ------
-    ArgumentError
-        If T is where the form is singular, so that two of the angles turn about the same line.
-    """
-    _check_form(form)
-    T = _transforms(T, "T")
-    R, p = T[..., :3, :3], T[..., :3, 3]
-    q = np.empty((*T.shape[:-2], 6))
-    if form == "A":
-        sin_beta = np.hypot(R[..., 0, 2], R[..., 1, 2])
-        _check_regular(sin_beta, form)
-        q[..., _ALPHA] = np.arctan2(R[..., 0, 2], -R[..., 1, 2])
-        q[..., _BETA] = np.arctan2(sin_beta, R[..., 2, 2])
-        q[..., _GAMMA] = np.arctan2(R[..., 2, 0], R[..., 2, 1])
-        w = _turned_back(p, 2, q[..., _ALPHA])  # (b, -c sin(beta), a + c cos(beta))
-        q[..., _B] = w[..., 0]
-        q[..., _C] = -w[..., 1] / sin_beta
-        q[..., _A] = w[..., 2] - q[..., _C] * R[..., 2, 2]
-    elif form == "B":
-        sin_gamma = np.hypot(R[..., 1, 0], R[..., 2, 0])
-        _check_regular(sin_gamma, form)
-        q[..., _BETA] = np.arctan2(R[..., 2, 0], R[..., 1, 0])
-        q[..., _GAMMA] = np.arctan2(sin_gamma, R[..., 0, 0])
-        q[..., _ALPHA] = np.arctan2(R[..., 0, 2], -R[..., 0, 1])
-        w = _turned_back(p, 0, q[..., _BETA])  # (b + a cos(gamma), a sin(gamma), c)
-        q[..., _C] = w[..., 2]
-        q[..., _A] = w[..., 1] / sin_gamma
-        q[..., _B] = w[..., 0] - q[..., _A] * R[..., 0, 0]
-    else:
-        cos_alpha = np.hypot(R[..., 0, 0], R[..., 0, 1])
-        _check_regular(cos_alpha, form)
-        q[..., _ALPHA] = np.arctan2(R[..., 0, 2], cos_alpha)
-        q[..., _BETA] = np.arctan2(-R[..., 1, 2], R[..., 2, 2])
-        q[..., _GAMMA] = np.arctan2(-R[..., 0, 1], R[..., 0, 0])
-        q[..., _A] = (p[..., 1] * R[..., 2, 2] - p[..., 2] * R[..., 1, 2]) / cos_alpha
-        q[..., _C] = (p[..., 1] * R[..., 1, 2] + p[..., 2] * R[..., 2, 2]) / cos_alpha**2
-        q[..., _B] = p[..., 0] - R[..., 0, 2] * q[..., _C]
-    return q
-
-
-def inverse(T: Any) -> np.ndarray:
-    """Return the inverse of rigid transforms, (..., 4, 4), without a general matrix inversion."""
-    T = _transforms(T, "T")
-    out = np.zeros_like(T)
-    out[..., :3, :3] = np.swapaxes(T[..., :3, :3], -1, -2)
-    out[..., :3, 3] = -np.einsum("...ji,...j->...i", T[..., :3, :3], T[..., :3, 3])
-    out[..., 3, 3] = 1.0
-    return out
+def transform(q: Any) -> np.ndarray:
+    """Return the six-parameter transform (26), (..., 4, 4), of coordinates `q` (..., 6)."""
+    q = np.asarray(q, dtype=np.float64)
+    if q.shape[-1:] != (6,):
+        raise ArgumentError(f"q has shape {q.shape}, expected (..., 6): {', '.join(COORDINATES)}")
+    alpha, beta, gamma, a, b, c = np.moveaxis(q, -1, 0)
+    e1, e2, e3 = np.eye(3)
+    return screw(e1, b, beta) @ screw(e2, a, alpha) @ screw(e3, c, gamma)
 
 
 def chain_transforms(relative: Any, base: Any = None) -> np.ndarray:
@@ -197,114 +93,14 @@ def chain_transforms(relative: Any, base: Any = None) -> np.ndarray:
     -------
     (n, 4, 4) float64
     """
-    relative = _transforms(relative, "relative")
-    if relative.ndim != 3:
+    relative = np.asarray(relative, dtype=np.float64)
+    if relative.ndim != 3 or relative.shape[1:] != (4, 4):
         raise ArgumentError(f"relative has shape {relative.shape}, expected (n, 4, 4), one transform per joint")
-    current = np.eye(4) if base is None else _transforms(base, "base")
+    current = np.eye(4) if base is None else np.asarray(base, dtype=np.float64)
     frames = np.empty_like(relative)
     for k, step in enumerate(relative):
         frames[k] = current = current @ step
     return frames
-
-
-# ---------------------------------------------------------------------- derivatives
-
-
-def jacobian(q: Any, form: str = "C") -> np.ndarray:
-    """Return the SE(3) Jacobian (15): column i is (T^-1 dT/dq_i)^v, so that (omega, v) = J dq/dt.
-
-    Its determinant is sin^2(beta) for form A, sin^2(gamma) for form B and cos^2(alpha) for form C.
-
-    Parameters
-    ----------
-    q : (..., 6) array_like
-    form : {"A", "B", "C"}
-
-    Returns
-    -------
-    (..., 6, 6) float64
-        Rows omega, v in the frame of T; columns alpha, beta, gamma, a, b, c.
-    """
-    factors = _factors(q, form)
-    shape = factors[0].shape[:-2]
-    J = np.zeros((*shape, 6, 6))
-    rest = np.broadcast_to(np.eye(4), (*shape, 4, 4))
-    # A screw commutes with a turn or shift along its own axis, so each factor adds its two basis twists, carried
-    # through the factors to its right by Ad(rest^-1).
-    for factor, (axis, distance, angle) in zip(reversed(factors), reversed(_SCREWS[form]), strict=True):
-        n = rest[..., axis, :3]
-        J[..., :3, angle] = n
-        J[..., 3:, angle] = np.cross(n, np.einsum("...ji,...j->...i", rest[..., :3, :3], rest[..., :3, 3]))
-        J[..., 3:, distance] = n
-        rest = factor @ rest
-    return J
-
-
-def relative_transform(Q_prev: Any, Tc_prev: Any, Tc: Any, Q: Any) -> np.ndarray:
-    """Return T_k^{k-1} = Q_{k-1} (T_{k-1}^c)^-1 T_k^c Q_k^-1, eq. (21); every argument is (..., 4, 4)."""
-    return _transforms(Q_prev, "Q_prev") @ inverse(Tc_prev) @ _transforms(Tc, "Tc") @ inverse(Q)
-
-
-def transform_derivatives(Q_prev: Any, Tc_prev: Any, Tc: Any, Q: Any) -> tuple[np.ndarray, np.ndarray]:
-    """Return the Lie derivatives (22) of T_k^{k-1} along the twists of the two bodies of the joint.
-
-    Parameters
-    ----------
-    Q_prev, Tc_prev, Tc, Q : (..., 4, 4) array_like
-        Q_{k-1}, T_{k-1}^c, T_k^c, Q_k. For a base that is fixed in space give the identity and T_0, and leave the
-        first result unused.
-
-    Returns
-    -------
-    previous, own : (..., 6, 4, 4) float64
-        For j = k-1 and j = k: entry i is the derivative along xi^i, i over (omega, v).
-    """
-    Q_prev, Q = _transforms(Q_prev, "Q_prev"), _transforms(Q, "Q")
-    between = inverse(Tc_prev) @ _transforms(Tc, "Tc")
-    left, right, inverse_Q = (m[..., None, :, :] for m in (Q_prev, between, inverse(Q)))
-    return -left @ SE3_BASIS @ right @ inverse_Q, left @ right @ SE3_BASIS @ inverse_Q
-
-
-def coordinate_derivatives(T: Any, dT: Any) -> np.ndarray:
-    """Return the Lie derivatives (28) of the six coordinates of form C, as printed in the paper.
-
-    Parameters
-    ----------
-    T : (..., 4, 4) array_like
-        Relative transforms T_k^{k-1}.
-    dT : (..., m, 4, 4) array_like
-        Their derivatives along m directions, e.g. from `transform_derivatives`.
-
-    Returns
-    -------
-    (..., 6, m) float64
-        Rows alpha, beta, gamma, a, b, c.
-
-    Notes
-    -----
-    d alpha uses n^2 + T13^2 = 1, which holds because T is rigid.
-    """
-    T = _transforms(T, "T")
-    dT = np.asarray(dT, dtype=np.float64)
-    (T11, T12, T13, _), (_, _, T23, T24), (_, _, T33, T34) = np.moveaxis(T[..., None, :3, :], (-2, -1), (0, 1))
-    (D11, D12, D13, D14), (_, _, D23, D24), (_, _, D33, D34) = np.moveaxis(dT[..., :3, :], (-2, -1), (0, 1))
-    n2 = T11**2 + T12**2
-    n = np.sqrt(n2)
-    _check_regular(n, "C")
-    n_dn = T11 * D11 + T12 * D12
-    u, du = T24 * T33 - T34 * T23, T24 * D33 + T33 * D24 - T34 * D23 - T23 * D34  # a n and its derivative
-    w, dw = T24 * T23 + T34 * T33, T24 * D23 + T23 * D24 + T34 * D33 + T33 * D34  # c n^2 and its derivative
-    return np.stack(
-        [
-            (n2 * D13 - T13 * n_dn) / n,
-            (T23 * D33 - T33 * D23) / (T23**2 + T33**2),
-            (T12 * D11 - T11 * D12) / n2,
-            du / n - u * n_dn / n**3,
-            D14 - w * (n2 * D13 - 2.0 * T13 * n_dn) / n2**2 - T13 * dw / n2,
-            dw / n2 - 2.0 * w * n_dn / n2**2,
-        ],
-        axis=-2,
-    )
 
 
 # ---------------------------------------------------------------------- the compiled kernel
@@ -314,9 +110,8 @@ def coordinate_derivatives(T: Any, dT: Any) -> np.ndarray:
 def lie_rows(Q_prev, Tc_prev, Tc, Q, out_prev, out):
     """Fill the two 6x6 blocks d(alpha, beta, gamma, a, b, c)_k / d xi_j of form C, for j = k-1 and j = k.
 
-    These are the nonzero blocks of row k of J^-1 in eq. (20): the same numbers as
-    ``coordinate_derivatives(T, dT)`` with (21), (22) and (28), at about the cost of forty dot products. No memory
-    is allocated.
+    These are the nonzero blocks of row k of J^-1 in eq. (20): the numbers of (28) with (21) and (22), which the tests
+    write out as printed, at about the cost of forty dot products. No memory is allocated.
 
     Parameters
     ----------
@@ -424,39 +219,3 @@ def _frame_origin(Tc, Q):
         Q[0, 2] * Q[0, 3] + Q[1, 2] * Q[1, 3] + Q[2, 2] * Q[2, 3],
     )
     return _difference(_column(Tc, 3), _rotated(Tc, back))
-
-
-# ---------------------------------------------------------------------- private
-
-
-def _factors(q: Any, form: str) -> list[np.ndarray]:
-    _check_form(form)
-    q = np.asarray(q, dtype=np.float64)
-    if q.shape[-1:] != (6,):
-        raise ArgumentError(f"q has shape {q.shape}, expected (..., 6): {', '.join(COORDINATES)}")
-    return [screw(np.eye(3)[axis], q[..., distance], q[..., angle]) for axis, distance, angle in _SCREWS[form]]
-
-
-def _turned_back(p: np.ndarray, axis: int, angle: np.ndarray) -> np.ndarray:
-    turn = screw(np.eye(3)[axis], 0.0, angle)[..., :3, :3]
-    return np.einsum("...ji,...j->...i", turn, p)
-
-
-def _transforms(value: Any, name: str) -> np.ndarray:
-    T = np.asarray(value, dtype=np.float64)
-    if T.shape[-2:] != (4, 4):
-        raise ArgumentError(f"{name} has shape {T.shape}, expected (..., 4, 4) homogeneous transforms")
-    return T
-
-
-def _check_form(form: str) -> None:
-    if form not in _SCREWS:
-        raise ArgumentError(f"form {form!r} does not exist; choose one of {', '.join(map(repr, _SCREWS))}")
-
-
-def _check_regular(value: np.ndarray, form: str) -> None:
-    if np.any(value < SINGULAR):
-        raise ArgumentError(
-            f"form {form} has no unique coordinates where {_SINGULARITY[form]} = 0 (here {np.min(value):.1e}); "
-            "choose another form for this joint"
-        )

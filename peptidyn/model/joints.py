@@ -24,7 +24,7 @@ from peptidyn.core.errors import ModelError
 from peptidyn.core.geometry import bond_angle
 from peptidyn.core.residues import is_amino_acid, is_hydrogen
 from peptidyn.model import chemistry
-from peptidyn.model.chemistry import Bend, Rotor
+from peptidyn.model.chemistry import Soft
 from peptidyn.model.graph import bridges, components
 from peptidyn.model.rings import Cuts
 from peptidyn.model.soft import BENDS, BY_ATOM, SoftRequest
@@ -38,37 +38,19 @@ BACKBONE_ANGLES = {tuple(kind.split("-")): kind for kind in BENDS}
 Pair = tuple[int, int]
 
 
-@dataclass(frozen=True)
-class Phase:
-    """The turn of l about i-j, relative to the main atom: the dihedral (main, i, j, l)."""
-
-    kind: str
-    atoms: tuple[int, int, int, int]
-    residue: int
-
-
-@dataclass(frozen=True)
-class Stretch:
-    """The length of a bond j-k."""
-
-    kind: str
-    atoms: tuple[int, int]
-    residue: int
-
-
 @dataclass
 class Joint:
     """What is soft at one bond."""
 
-    phase: Phase | None = None
-    bend: Bend | None = None
-    stretch: Stretch | None = None
-    torsion: Rotor | None = None
+    phase: Soft | None = None
+    bend: Soft | None = None
+    stretch: Soft | None = None
+    torsion: Soft | None = None
 
     def __len__(self) -> int:
         return sum(part is not None for part in (self.phase, self.bend, self.stretch, self.torsion))
 
-    def sequence(self, near: int, far: int) -> Iterator[tuple[Phase | Bend | Stretch | Rotor, tuple[int, int, int]]]:
+    def sequence(self, near: int, far: int) -> Iterator[tuple[Soft, tuple[int, ...]]]:
         """Yield the coordinates from the parent's atom `near` to the child's atom `far`, with atoms of their axes.
 
         The atoms are (-1, a, b) for an axis along a -> b and (a, b, c) for one perpendicular to their plane. A bend
@@ -170,7 +152,7 @@ class _Branches:
 
     def __init__(
         self, atoms: Atoms, x: np.ndarray, soft: SoftRequest, glue: np.ndarray, movable: np.ndarray, cuts: Cuts,
-        roots: np.ndarray, rotors: list[Rotor],
+        roots: np.ndarray, rotors: list[Soft],
     ):  # fmt: skip
         self.atoms, self.x, self.soft, self.cuts = atoms, x, soft, cuts
         self.hydrogen = is_hydrogen(atoms).tolist()
@@ -264,23 +246,23 @@ class _Branches:
         suffix = "-H" if self.hydrogen[k] else ""
         residue = int(self.atoms.residue[k])
         if ring or self.soft.asks(f"bond{suffix}", k):
-            joint.stretch = Stretch("bond", (j, k), residue)
+            joint.stretch = Soft("stretch", "bond", (j, k), residue)
         if k == i or i < 0:
             return
         names = tuple(str(self.atoms.name[a]) for a in (i, j, k))
         backbone = BACKBONE_ANGLES.get(names) or BACKBONE_ANGLES.get(names[::-1])
         kind = backbone if backbone and is_amino_acid(self.atoms, int(self.atoms.residue[j])) else f"angle{suffix}"
         if ring or self.soft.asks(kind, k):
-            joint.bend = Bend(kind.removesuffix("-H"), (i, j, k), residue)
+            joint.bend = Soft("bend", kind.removesuffix("-H"), (i, j, k), residue)
         if m not in (k, -1) and (ring or self.soft.asks(f"phase{suffix}", k)):
-            joint.phase = Phase("phase", (m, i, j, k), residue)
+            joint.phase = Soft("phase", "phase", (m, i, j, k), residue)
         if (joint.bend or joint.phase) and not self._turns(i, j, k):
             raise ModelError(
                 f"the angle of {self.atoms.labels((i, j, k))} is linear or nearly so, and what is linear cannot be "
                 "soft: confine the soft coordinates to the other atoms, e.g. soft='phi psi chi; all in residue 1 to 9'"
             )
 
-    def _torsion(self, rotor: Rotor | None, j: int, k: int) -> Rotor | None:
+    def _torsion(self, rotor: Soft | None, j: int, k: int) -> Soft | None:
         """Return the torsion about j-k with atoms that measure it alone, or None if it is not soft or turns nothing."""
         i, m = self.frame(j)
         near = m if i == k else i
@@ -292,12 +274,12 @@ class _Branches:
                 return None
             found = self.rotors.get(_pair(j, k))
             kind, residue = (found.kind, found.residue) if found else ("rotor", int(self.atoms.residue[j]))
-            return Rotor(kind, (near, j, k, far), residue)
+            return Soft("torsion", kind, (near, j, k, far), residue)
         first, last = (rotor.atoms[0], rotor.atoms[3]) if rotor.atoms[1] == j else (rotor.atoms[3], rotor.atoms[0])
         near = first if self._still(first, j, near) else near
         far = last if self._still(last, k, far) else far
         quad = (near, j, k, far)
-        return Rotor(rotor.kind, quad if rotor.atoms[1] == j else quad[::-1], rotor.residue)
+        return Soft("torsion", rotor.kind, quad if rotor.atoms[1] == j else quad[::-1], rotor.residue)
 
     def _still(self, a: int, j: int, main: int) -> bool:
         """True if the half plane of atom `a` about a bond of j does not turn by a soft phase of `a`."""

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from peptidyn.core.atoms import Atoms
-from peptidyn.model.chemistry import Bend, Rotor
-from peptidyn.model.joints import Joints, Phase, Stretch
+from peptidyn.model.chemistry import Soft
+from peptidyn.model.joints import Joints
 from peptidyn.model.kinematics import FIXED, FREE, POINT, PRISMATIC, REVOLUTE
 from peptidyn.model.tree import Coordinate, coordinate_atoms
 
@@ -108,7 +108,7 @@ def _hang_links(
             for part, triple in joint.sequence(near, far):
                 layout.parent[next_link] = above
                 layout.joint_atoms[next_link] = triple
-                if isinstance(part, Stretch):
+                if part.motion == "stretch":
                     layout.joint[next_link] = PRISMATIC
                 coordinates.append(_coordinate(layout.atoms, part, int(layout.dof[next_link])))
                 above = next_link
@@ -161,15 +161,12 @@ def _walk(root: int, edges: Edges) -> list[tuple[int, int, int, int]]:
     return walk
 
 
-_MOTIONS: dict[type, str] = {Rotor: "torsion", Phase: "phase", Bend: "bend", Stretch: "stretch"}
-
-
-def _coordinate(atoms: Atoms, source: Rotor | Phase | Bend | Stretch, dof: int) -> Coordinate:
+def _coordinate(atoms: Atoms, source: Soft, dof: int) -> Coordinate:
     residue = source.residue
     named = source.kind in ("phase", "angle", "bond", "rotor")
     return Coordinate(
         kind=source.kind,
-        motion=_MOTIONS[type(source)],
+        motion=source.motion,
         atoms=source.atoms,
         chain=str(atoms.chain_id[atoms.residue_chain[residue]]),
         residue=residue,
