@@ -54,6 +54,7 @@ def _potential() -> None:
     potential = ptd.FixmanPotential(tree, 300.0)
     potential.torque(tree.reference)
     potential.energies_and_torques(np.tile(tree.q_reference, (5, 1)))
+    ptd.fixman_weights(tree, np.tile(tree.positions(tree.reference), (3, 1, 1)), 300.0)
 
 
 def _many_states() -> None:

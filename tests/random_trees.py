@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -18,6 +18,7 @@ class Beads:
     atoms: Atoms
     positions: np.ndarray
     masses: np.ndarray
+    virtual_sites: dict[int, tuple[int, ...]] = field(default_factory=dict)
 
 
 def beads(parents: list[int], rng: np.random.Generator) -> Beads:

@@ -138,7 +138,9 @@ def test_what_is_left_out_of_the_metric_is_caught(chain, left_out):
     assert worst_p_value(chain.ranks(run_chain(chain, left_out, "ghmc", 5000))) < RATE
 
 
-def test_ten_times_the_inertia_changes_nothing(chain):
+@pytest.mark.slow
+def test_ten_times_the_inertia_changes_nothing():
+    """As in the test with random inertias, of another size."""
     other = SpringChain()
     other.tree = other.tree.with_joint_inertia(10 * other.tree.joint_inertia)
     assert worst_p_value(other.ranks(run_chain(other, "nothing", "ghmc", 8000))) > RATE
