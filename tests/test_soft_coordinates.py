@@ -413,7 +413,7 @@ def test_ghmc_rejects_a_step_out_of_the_range_of_a_coordinate(motion):
     x = context.getState(positions=True).getPositions(asNumpy=True)._value.copy()
     integrator.step(1)
     after, reversed_momenta = integrator.motion()
-    assert integrator.counters == {"proposed": 1, "accepted": 0}
+    assert integrator.counters == {"proposed": 1, "accepted": 0, "fallbacks": 0}
     assert np.array_equal(after.q, before.q) and np.allclose(reversed_momenta, -momenta, rtol=1e-9)
     assert np.abs(context.getState(positions=True).getPositions(asNumpy=True)._value - x).max() < 1e-12
     integrator.step(1)  # back from where it came: inside the range
