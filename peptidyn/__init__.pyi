@@ -9,6 +9,7 @@ from .analysis.observables import ramachandran_basins as ramachandran_basins
 from .analysis.report import write_report as write_report
 from .core.errors import PeptidynError as PeptidynError
 from .engine.fixman_force import FixmanForce as FixmanForce
+from .engine.inputs import load_system as load_system
 from .engine.kinetic_metric import joint_inertia as joint_inertia
 from .engine.simulation import TorsionSimulation as TorsionSimulation
 from .engine.systems import make_system as make_system

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from peptidyn.cli.options import add_tree_options, check_output, examples
+from peptidyn.cli.options import add_input_options, add_tree_options, check_output, examples, read_input
 from peptidyn.core.errors import ArgumentError
 
 
@@ -22,7 +22,9 @@ def add_command(commands: argparse._SubParsersAction) -> None:
         ),
     )
     p.add_argument("trajectory", metavar="TRAJ", nargs="?", help="trajectory in any format MDTraj reads")
-    p.add_argument("--top", metavar="TOP", help="PDB or mmCIF file with the atoms of the trajectory")
+    p.add_argument(
+        "--top", metavar="TOP", help="PDB or mmCIF, or prmtop, psf, top file with the atoms of the trajectory"
+    )
     p.add_argument("-T", "--temperature", type=float, metavar="K", help="temperature in K")
     p.add_argument("--select", metavar="SELECTION", help="MDTraj selection of the atoms to use (default: all)")
     p.add_argument("--tolerance", type=float, metavar="NM", help="report frames with units deformed by more than this")
@@ -33,6 +35,7 @@ def add_command(commands: argparse._SubParsersAction) -> None:
     p.add_argument("--plot", nargs="?", const="", metavar="PNG", help="picture to write (default: beside the table)")
     p.add_argument("--overwrite", action="store_true", help="replace files that exist")
     p.add_argument("-q", "--quiet", action="store_true", help="no progress")
+    add_input_options(p)
     add_tree_options(p)
     p.set_defaults(run=run_command)
 
@@ -53,13 +56,12 @@ def run_command(options: argparse.Namespace) -> int:
 
 def _fixman_map(options: argparse.Namespace, picture: str | None) -> int:
     from peptidyn.core.tables import write_csv
-    from peptidyn.io.readers import load_structure
     from peptidyn.metric.fixman_map import BASINS, fixman_map
     from peptidyn.model.build import build_tree
 
     if options.residue is None:
         raise ArgumentError("--map needs --residue, the residue number as in the file")
-    structure = load_structure(options.map)
+    structure = read_input(options.map, options)
     tree = build_tree(structure, soft=options.soft, base=options.base, rigid=options.rigid)
     chart = fixman_map(tree, options.residue, options.chain)
     print(f"{chart.residue}: U_F spans {chart.range:.3f} kT over phi and psi")
@@ -76,18 +78,19 @@ def _fixman_map(options: argparse.Namespace, picture: str | None) -> int:
 
 def _fixman_weights(options: argparse.Namespace, picture: str | None) -> int:
     from peptidyn.core.tables import write_csv
-    from peptidyn.io.readers import load_structure
+    from peptidyn.io.parameter_files import is_parameter_file
     from peptidyn.metric.fixman_weights import RIGID_TOLERANCE, fixman_weights
     from peptidyn.model.build import build_tree
     from peptidyn.model.trajectory_states import open_trajectory
 
     if options.top is None or options.temperature is None:
         raise ArgumentError("a trajectory needs --top with a structure file, and -T with the temperature in K")
-    structure = load_structure(options.top)
+    structure = read_input(options.top, options)
+    topology = structure.to_mdtraj() if is_parameter_file(options.top) else options.top
     if options.select:
         structure = structure.subset(options.select)
     tree = build_tree(structure, soft=options.soft, base=options.base, rigid=options.rigid)
-    reader = open_trajectory(tree, options.trajectory, top=options.top, atoms=options.select)
+    reader = open_trajectory(tree, options.trajectory, top=topology, atoms=options.select)
     tolerance = RIGID_TOLERANCE if options.tolerance is None else options.tolerance
     weights = fixman_weights(tree, reader, options.temperature, tolerance=tolerance, progress=not options.quiet)
     print(weights.summary())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 
-from peptidyn.cli.options import add_tree_options, examples
+from peptidyn.cli.options import add_input_options, add_tree_options, examples, read_input
 
 
 def add_command(commands: argparse._SubParsersAction) -> None:
@@ -21,7 +21,8 @@ def add_command(commands: argparse._SubParsersAction) -> None:
             "peptidyn inspect data/ala3.pdb --frames --json",
         ),
     )
-    p.add_argument("file", metavar="FILE", help="PDB or mmCIF file, plain or .gz")
+    p.add_argument("file", metavar="FILE", help="PDB or mmCIF file, plain or .gz; or prmtop, psf, top")
+    add_input_options(p)
     p.add_argument("--frames", action="store_true", help="print the D-H table of every backbone segment")
     p.add_argument("--json", action="store_true", help="print everything as JSON")
     p.add_argument("--add-hydrogens", action="store_true", help="complete missing hydrogens and heavy atoms first")
@@ -35,11 +36,11 @@ def add_command(commands: argparse._SubParsersAction) -> None:
 def run_command(options: argparse.Namespace) -> int:
     """Run the command; return the exit status."""
     from peptidyn.analysis.inspection import format_inspection, inspect_tree
-    from peptidyn.io.readers import load_structure
     from peptidyn.model.backbone import backbone_frames
     from peptidyn.model.build import build_tree
 
-    structure = load_structure(options.file, model=options.model, add_hydrogens=options.add_hydrogens, pH=options.pH)
+    reading = {"model": options.model, "add_hydrogens": options.add_hydrogens, "pH": options.pH}
+    structure = read_input(options.file, options, **reading)
     tree = build_tree(structure, soft=options.soft, base=options.base, rigid=options.rigid)
     frames = tuple(backbone_frames(structure)) if options.frames else ()
     report = inspect_tree(structure, tree, frames)

@@ -18,6 +18,24 @@ def examples(*commands: str, before: str = "") -> dict[str, Any]:
     }
 
 
+def add_input_options(p: argparse.ArgumentParser) -> None:
+    """Add the options of files that bring their own parameters."""
+    p.add_argument(
+        "--coordinates",
+        metavar="FILE",
+        help="of a prmtop, psf or top file: inpcrd, rst7, crd, gro or pdb (default: the file of the same name)",
+    )
+    p.add_argument("--parameters", nargs="+", metavar="FILE", help="of a psf file: CHARMM's rtf, par, prm, str files")
+    p.add_argument("--include", metavar="FOLDER", help="of a top file: where GROMACS's force fields are")
+
+
+def read_input(path: str, options: argparse.Namespace, **reading: Any) -> Any:
+    """Return the Structure in a file of any kind; `reading` is for pdb and cif files."""
+    from peptidyn.engine.inputs import load_any_structure
+
+    return load_any_structure(path, options.coordinates, options.parameters or (), options.include, **reading)
+
+
 def add_tree_options(p: argparse.ArgumentParser) -> None:
     """Add the options that say which tree is built."""
     p.add_argument(

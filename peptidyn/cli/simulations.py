@@ -9,13 +9,20 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
+from peptidyn.cli.options import add_input_options
 from peptidyn.core.errors import MissingDependencyError
 from peptidyn.runs.presets import PRESETS
 
 
 def add_run_options(p: argparse.ArgumentParser, longer: str) -> None:
     """Add the options that say what is read and where is written; `longer` says how a resumed run goes on."""
-    p.add_argument("file", metavar="FILE", nargs="?", help="PDB or mmCIF file, plain or .gz (default: built, Ala10)")
+    p.add_argument(
+        "file",
+        metavar="FILE",
+        nargs="?",
+        help="PDB or mmCIF file, or .gz of one; or prmtop, psf, top (default: built, Ala10)",
+    )
+    add_input_options(p)
     p.add_argument("--config", metavar="TOML", help="file with settings, named as here; options win over it")
     p.add_argument("-o", "--output", metavar="FOLDER", help="folder to write (default: named after FILE)")
     p.add_argument("--resume", action="store_true", help=f"continue the run in FOLDER, {longer}")
@@ -37,7 +44,8 @@ def add_model_options(p: argparse.ArgumentParser) -> None:
     s.add_argument(
         "--solvent",
         metavar="NAME",
-        help="implicit: obc2 (default), gbn2; none: vacuum; explicit, with PME: tip3p, tip3pfb, spce, opc3. A file "
+        help="implicit: obc2 (default), gbn2; none: vacuum; explicit, with PME: tip3p, tip3pfb, spce, opc3; explicit "
+        "for the water of a prmtop, psf or top file. A file "
         "that holds a box full of water is simulated in it, otherwise water is added",
     )
     s.add_argument("--padding", type=float, metavar="NM", help="explicit: new box with so much water on every side")

@@ -1,7 +1,7 @@
 """`load_system`: what other programs prepared, as a structure and a System for torsion dynamics.
 
-Files are read by OpenMM: AMBER's prmtop, CHARMM's psf, GROMACS's top. Objects of ParmEd and OpenFF Interchange are taken by
-what they can do, so that neither package is needed.
+Files are read by OpenMM: AMBER's prmtop, CHARMM's psf, GROMACS's top. Objects of ParmEd and OpenFF Interchange are
+taken by what they can do, so that neither package is needed.
 """
 
 from __future__ import annotations
@@ -12,15 +12,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import openmm
+
 from peptidyn.core.errors import ArgumentError, ModelError, StructureError
+from peptidyn.core.residues import is_water
 from peptidyn.core.units import plain_array
-from peptidyn.engine.systems import CUTOFF, IMPLICIT
+from peptidyn.engine.systems import CUTOFF, EXPLICIT, IMPLICIT
 from peptidyn.io.parameter_files import PathLike, is_parameter_file, read_parameter_file
 from peptidyn.io.readers import load_structure
 from peptidyn.io.structure import Structure
-
-EXPLICIT = "explicit"
-"""The solvent of a file that holds its own water, in its own box, with PME."""
+from peptidyn.io.topology import atoms_from_topology
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,7 +74,7 @@ def load_system(
         GROMACS only: the folder that holds force fields; found by OpenMM if not given.
     solvent : {"explicit", "vacuum", "obc2", "gbn2"}, optional
         The water in the box of the file, with PME; none; or an implicit solvent with the radii of the file. By default
-        explicit if there is a box, and none if there is not.
+        explicit if there is water in a box, and none otherwise. Without explicit water a box is ignored.
     cutoff : float
         Of the direct-space part of PME, nm.
     **options
@@ -96,14 +97,15 @@ def load_system(
     else:
         if not is_parameter_file(source):
             raise ArgumentError(
-                f"{source} is no prmtop, parm7, psf or top file; load structures with load_structure(), and make their "
-                "forces with make_system()"
+                f"{source} is no prmtop, parm7, psf or top file; load structures with load_structure(), and make "
+                "their forces with make_system()"
             )
         given = [parameters] if isinstance(parameters, str | os.PathLike) else list(parameters)
         file = read_parameter_file(source, coordinates, given, include)
         topology, positions, create, name = file.topology, file.positions, file.create_system, file.name
     chosen = {**_options(topology, solvent, cutoff, name), "rigidWater": True, "removeCMMotion": False, **options}
     system = _create(create, chosen, name)
+    _check_radii(system, name)
     structure = Structure.from_openmm(topology, system, positions, name=name)
     return LoadedSystem(structure, system)
 
@@ -133,26 +135,28 @@ def _options(topology: Any, solvent: str | None, cutoff: float, name: str) -> di
     from openmm import app, unit
 
     box = topology.getPeriodicBoxVectors()
+    water = bool(is_water(atoms_from_topology(topology)).any())
     if solvent is None:
-        solvent = "vacuum" if box is None else EXPLICIT
+        solvent = EXPLICIT if box is not None and water else "vacuum"
     if solvent == EXPLICIT:
         if box is None:
             raise ModelError(f"{name} has no periodic box, which solvent='explicit' needs; give solvent='obc2'")
         width = min(box[i][i]._value for i in range(3))
         if width < 2.0 * cutoff:
             raise ModelError(
-                f"the periodic box of {name} is {width:.2f} nm wide, less than twice the cutoff of {cutoff:g} nm; give a "
-                "smaller cutoff="
+                f"the periodic box of {name} is {width:.2f} nm wide, less than twice the cutoff of {cutoff:g} nm; "
+                "give a smaller cutoff="
             )
         return {"nonbondedMethod": app.PME, "nonbondedCutoff": cutoff * unit.nanometer, "constraints": None}
     if solvent not in ("vacuum", *IMPLICIT):
         raise ArgumentError(
             f"the solvent is {solvent!r} and {name} brings its own water; give 'explicit', 'vacuum', 'obc2' or 'gbn2'"
         )
-    if box is not None:
+    if box is not None and water:
         raise ArgumentError(
-            f"{name} has a periodic box, and the solvent is {solvent}; solvent='explicit' simulates the box with PME"
+            f"{name} is a box with water, and the solvent is {solvent}; solvent='explicit' simulates the box with PME"
         )
+    topology.setPeriodicBoxVectors(None)
     implicit = {"obc2": app.OBC2, "gbn2": app.GBn2}.get(solvent)
     return {
         "nonbondedMethod": app.NoCutoff, "constraints": None,
@@ -168,13 +172,25 @@ def _create(create: Callable[..., Any], options: dict[str, Any], name: str) -> A
         raise ModelError(f"OpenMM cannot make a System of {name}: {reason}") from error
 
 
+def _check_radii(system: Any, name: str) -> None:
+    """Raise ModelError if a file without radii is to be simulated in implicit solvent."""
+    for force in system.getForces():
+        if isinstance(force, openmm.GBSAOBCForce):
+            radii = [force.getParticleParameters(i)[1]._value for i in range(force.getNumParticles())]
+            if min(radii) <= 0:
+                raise ModelError(
+                    f"{name} has no radii for implicit solvent; write them into it (mbondi2, by tleap or ParmEd's "
+                    "changeRadii), or give solvent='vacuum'"
+                )
+
+
 def _parts(source: Any, coordinates: Any) -> tuple[Any, Any, Callable[..., Any]]:
     """Return topology, positions and createSystem of an object such as a ParmEd Structure."""
     topology, create = getattr(source, "topology", None), getattr(source, "createSystem", None)
     if topology is None or create is None:
         raise ArgumentError(
-            f"load_system was given a {type(source).__name__}; expected a prmtop, psf or top file, a ParmEd Structure or "
-            "an OpenFF Interchange. For a Topology, a System and positions use Structure.from_openmm()"
+            f"load_system was given a {type(source).__name__}; expected a prmtop, psf or top file, a ParmEd Structure "
+            "or an OpenFF Interchange. For a Topology, a System and positions use Structure.from_openmm()"
         )
     positions = coordinates if coordinates is not None else getattr(source, "positions", None)
     if positions is None:

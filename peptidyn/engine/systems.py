@@ -7,7 +7,7 @@ parameters and the same energy, several times slower on the CPU platform.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from peptidyn.core.errors import ArgumentError, ModelError
@@ -18,6 +18,9 @@ IMPLICIT = ("obc2", "gbn2")
 
 WATER_MODELS = ("tip3p", "tip3pfb", "spce", "opc3")
 """Explicit waters of three sites; those with virtual sites cannot be driven."""
+
+EXPLICIT = "explicit"
+"""The solvent of a prmtop, psf or top file that holds its own water, in its own box, with PME."""
 
 SOLVENTS = (*IMPLICIT, "vacuum", *WATER_MODELS)
 
@@ -52,6 +55,7 @@ def make_system(
     periodic: bool = False,
     cutoff: float = CUTOFF,
     rigid_water: bool = False,
+    generators: Sequence[Callable[..., bool]] = (),
 ) -> Any:
     """Return an openmm.System without constraints for the atoms of `topology`.
 
@@ -71,7 +75,10 @@ def make_system(
     cutoff : float
         Of the direct-space part of PME, nm.
     rigid_water : bool
-        Constrain the waters, for Cartesian minimisation; torsion dynamics refuses constraints.
+        Constrain the waters, for Cartesian minimisation; in torsion dynamics they are rigid anyway.
+    generators : sequence of callables
+        Template generators for residues that no file knows, e.g. ``GAFFTemplateGenerator(molecules=...).generator`` of
+        openmmforcefields; see openmm.app.ForceField.registerTemplateGenerator.
 
     Returns
     -------
@@ -81,7 +88,7 @@ def make_system(
 
     if periodic and solvent in IMPLICIT:
         raise ArgumentError(f"PME and the implicit solvent {solvent} exclude each other; give solvent='vacuum'")
-    field = load_force_field(solvent, forcefield)
+    field = load_force_field(solvent, forcefield, generators)
     periodic = periodic or solvent in WATER_MODELS
     if periodic:
         _check_box(topology, cutoff)
@@ -101,7 +108,9 @@ def make_system(
     return system
 
 
-def load_force_field(solvent: str, forcefield: str | Sequence[str]) -> Any:
+def load_force_field(
+    solvent: str, forcefield: str | Sequence[str], generators: Sequence[Callable[..., bool]] = ()
+) -> Any:  # fmt: skip
     """Return the openmm.app.ForceField for a solvent and force field by name; see `make_system`."""
     from openmm import app
 
@@ -119,9 +128,12 @@ def load_force_field(solvent: str, forcefield: str | Sequence[str]) -> Any:
             )
         files.append(waters[solvent])
     try:
-        return app.ForceField(*files)
+        field = app.ForceField(*files)
     except (ValueError, FileNotFoundError) as error:
         raise ArgumentError(_unknown_force_field(files, error)) from error
+    for generator in generators:
+        field.registerTemplateGenerator(generator)
+    return field
 
 
 def undescribed(field: Any, topology: Any, error: Exception) -> str:
@@ -131,7 +143,8 @@ def undescribed(field: Any, topology: Any, error: Exception) -> str:
     reason = str(error).split("For more information")[0].strip().rstrip(".")
     return (
         f"the force field cannot describe this structure: it has no parameters for {names} ({reason}); leave such "
-        "molecules out (select='protein'), or add a force field file that knows them (forcefield='amber14,ligand.xml')"
+        "molecules out (select='protein'), add a force field file that knows them (forcefield='amber14,ligand.xml'), "
+        "or have templates made by a generator of openmmforcefields (make_system with generators=)"
     )
 
 

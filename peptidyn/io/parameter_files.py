@@ -93,7 +93,8 @@ def read_parameter_file(
         raise
     except Exception as error:  # OpenMM's readers raise whatever their parsing meets
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise StructureError(f"OpenMM cannot read {path.name} with {found.name}: {reason}") from error
+        hint = "; give the folder of GROMACS's force fields as include=" if "#include" in reason else ""
+        raise StructureError(f"OpenMM cannot read {path.name} with {found.name}: {reason}{hint}") from error
     if len(positions) != topology.getNumAtoms():
         raise StructureError(
             f"{found.name} has {len(positions)} positions and {path.name} has {topology.getNumAtoms()} atoms; give the "

@@ -104,7 +104,7 @@ def _describe(settings: ExchangeSettings, model: RunModel) -> str:
         f"{settings.name}: {tree.n_atoms} atoms, {tree.describe_coordinates()}; {settings.replicas} replicas from "
         f"{settings.tmin:g} to {settings.tmax:g} K, {settings.ensemble}, {1e3 * settings.timestep_ps:g} fs, "
         f"{settings.metric_word} metric, {settings.solvent}, "
-        f"{settings.forcefield}\ndistribution: {settings.distribution}"
+        f"{settings.forces_of}\ndistribution: {settings.distribution}"
     )
 
 

@@ -26,7 +26,7 @@ from peptidyn.engine.torsion_integrators import (
 from peptidyn.io.structure import Structure
 from peptidyn.model.build import build_tree
 from peptidyn.model.tree import TreeModel
-from peptidyn.runs.preparation import find_waters
+from peptidyn.runs.preparation import find_waters, load_prepared
 from peptidyn.runs.settings import ModelSettings, RunSettings
 
 RELAX_TOLERANCE, RELAX_ITERATIONS = 10.0, 1000
@@ -89,8 +89,12 @@ class RunModel:
 
 def make_model(settings: ModelSettings, structure: Structure) -> RunModel:
     """Return the forces and the tree of a prepared structure."""
-    system = make_system(structure.topology, settings.solvent, settings.forcefield, cutoff=settings.cutoff)
-    structure = Structure.from_openmm(structure.topology, system, structure.positions, name=structure.name)
+    if settings.brings_parameters:
+        loaded = load_prepared(settings)
+        structure, system = loaded.structure, loaded.system
+    else:
+        system = make_system(structure.topology, settings.solvent, settings.forcefield, cutoff=settings.cutoff)
+        structure = Structure.from_openmm(structure.topology, system, structure.positions, name=structure.name)
     tree = build_tree(structure, soft=settings.soft_words, rigid=list(settings.rigid) or None)
     return RunModel(settings, structure, system, tree)
 
@@ -142,7 +146,7 @@ def find_reference_geometry(model: RunModel, say: Callable[[str], None], progres
         say("note: the reference geometry was not relaxed, and populations depend on it")
         return start
     system = model.system
-    if find_waters(model.structure).any():
+    if find_waters(model.structure).any() and not settings.brings_parameters:
         topology = model.structure.topology
         system = make_system(topology, settings.solvent, settings.forcefield, cutoff=settings.cutoff, rigid_water=True)
     integrator = openmm.VerletIntegrator(0.001)

@@ -15,6 +15,7 @@ from peptidyn.core.errors import ArgumentError, ModelError
 from peptidyn.core.periodic import make_whole, spanning_order
 from peptidyn.core.residues import is_water
 from peptidyn.core.units import plain_array
+from peptidyn.engine.inputs import LoadedSystem, load_system
 from peptidyn.engine.systems import IMPLICIT, WATER_MODELS, load_force_field, undescribed
 from peptidyn.io.notes import Note, counted
 from peptidyn.io.peptides import build_peptide
@@ -40,6 +41,8 @@ def prepare_structure(settings: ModelSettings) -> Structure:
     Its bonds and chain names are in the form in which a resumed run reads them from topology.cif, so that both have the
     same forces in the same order.
     """
+    if settings.brings_parameters:
+        return load_prepared(settings).structure
     if settings.file is None:
         structure = build_peptide("A" * 10)
     else:
@@ -53,6 +56,20 @@ def prepare_structure(settings: ModelSettings) -> Structure:
     chains = [chain.id.strip() for chain in structure.topology.chains()]
     topology = copy_topology(structure.topology, bonds_of(structure.topology), chain_ids=chains)
     return Structure.from_openmm(topology, None, structure.positions, name=structure.name, notes=structure.notes)
+
+
+def load_prepared(settings: ModelSettings) -> LoadedSystem:
+    """Return what a prmtop, psf or top file holds, with molecules made whole."""
+    assert settings.file is not None
+    loaded = load_system(
+        settings.file, settings.coordinates, parameters=settings.parameters, include=settings.include,
+        solvent=settings.solvent, cutoff=settings.cutoff,
+    )  # fmt: skip
+    whole = make_molecules_whole(loaded.structure)
+    if whole is loaded.structure:
+        return loaded
+    placed = Structure.from_openmm(whole.topology, loaded.system, whole.positions, name=whole.name, notes=whole.notes)
+    return LoadedSystem(placed, loaded.system)
 
 
 def find_waters(structure: Structure) -> np.ndarray:

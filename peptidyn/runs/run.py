@@ -185,7 +185,7 @@ def _describe(settings: RunSettings, tree: TreeModel) -> str:
     return (
         f"{settings.name}: {tree.n_atoms} atoms{molecules}, {tree.describe_coordinates()}, {tree.n_dof} "
         f"degrees of freedom; {settings.ensemble}, {1e3 * settings.timestep_ps:g} fs, {settings.metric_word} metric, "
-        f"{settings.temperature:g} K, {settings.solvent}, {settings.forcefield}\ndistribution: {settings.distribution}"
+        f"{settings.temperature:g} K, {settings.solvent}, {settings.forces_of}\ndistribution: {settings.distribution}"
     )
 
 

@@ -50,6 +50,7 @@ from peptidyn.engine.torsion_reporter import EXTENT, QUANTITIES, read_torsions, 
 from peptidyn.io.structure import Structure
 from peptidyn.model.build import build_tree
 from peptidyn.model.tree import TreeModel
+from peptidyn.runs.preparation import load_prepared
 from peptidyn.runs.settings import ExchangeSettings, ModelSettings, RunSettings, S, resolve_settings
 from peptidyn.sampling.storage import ENERGIES, ExchangeFolder
 
@@ -204,7 +205,7 @@ class RunFolder(RunFiles):
     @cached_property
     def structure(self) -> Structure:
         """The atoms that were simulated, as prepared."""
-        return self.read_structure()
+        return load_prepared(self.settings).structure if self.settings.brings_parameters else self.read_structure()
 
     @cached_property
     def tree(self) -> TreeModel:

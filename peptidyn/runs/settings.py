@@ -15,7 +15,8 @@ from typing import Any, ClassVar, Self, TypeVar
 import tomli_w
 
 from peptidyn.core.errors import ArgumentError
-from peptidyn.engine.systems import CUTOFF, SOLVENTS, WATER_MODELS
+from peptidyn.engine.systems import CUTOFF, EXPLICIT, IMPLICIT, SOLVENTS, WATER_MODELS
+from peptidyn.io.parameter_files import is_parameter_file
 from peptidyn.runs.presets import PRESETS, Preset, preset_for_step
 from peptidyn.sampling.exchange import geometric_temperatures
 
@@ -58,7 +59,9 @@ class ModelSettings:
     Attributes
     ----------
     file : str or None
-        Structure to simulate; None builds capped decaalanine.
+        Structure to simulate; None builds capped decaalanine. A prmtop, psf or top file brings its own force field.
+    coordinates, parameters, include : str or None, tuple of str, str or None
+        Of a prmtop, psf or top file, as for `peptidyn.engine.inputs.load_system`.
     select : str or None
         MDTraj selection of the atoms to simulate.
     pH : float
@@ -100,6 +103,9 @@ class ModelSettings:
     """Pairs of settings of which one is given."""
 
     file: str | None = None
+    coordinates: str | None = None
+    parameters: tuple[str, ...] = ()
+    include: str | None = None
     select: str | None = None
     pH: float = 7.0
     timestep: float | None = None
@@ -130,7 +136,7 @@ class ModelSettings:
             raise ArgumentError(f"pH is {self.pH:g}, expected a number from 0 to 14")
         self._check_least("seed", 0)
         self._check_choice("preset", tuple(PRESETS))
-        self._check_choice("solvent", SOLVENTS)
+        self._check_input()
         if self.metric is not None:
             self._check_choice("metric", METRICS)
         self._check_least("threads", 1)
@@ -139,6 +145,34 @@ class ModelSettings:
                 f"padding and ions belong to a box of water and the solvent is {self.solvent}; give one of "
                 f"{', '.join(WATER_MODELS)}"
             )
+
+    def _check_input(self) -> None:
+        """Raise ArgumentError if the solvent and other settings do not fit the kind of file."""
+        if not self.brings_parameters:
+            self._check_choice("solvent", SOLVENTS)
+            if self.coordinates is not None or self.parameters or self.include is not None:
+                raise ArgumentError("coordinates=, parameters= and include= belong to prmtop, psf and top files")
+            return
+        self._check_choice("solvent", (EXPLICIT, "vacuum", *IMPLICIT))
+        if self.select is not None or self.forcefield != ModelSettings.forcefield:
+            raise ArgumentError(
+                f"{self.file} brings its own parameters for all its atoms; leave select and forcefield out"
+            )
+
+    @property
+    def brings_parameters(self) -> bool:
+        """Whether the file holds its force field: prmtop, psf or top."""
+        return is_parameter_file(self.file)
+
+    @property
+    def in_water(self) -> bool:
+        """Whether the solvent is explicit."""
+        return self.solvent in (*WATER_MODELS, EXPLICIT)
+
+    @property
+    def forces_of(self) -> str:
+        """Where the forces come from: the force field, or the file."""
+        return f"parameters of {Path(self.file).name}" if self.brings_parameters and self.file else self.forcefield
 
     def _check_positive(self, name: str) -> None:
         value = getattr(self, name)
@@ -167,7 +201,7 @@ class ModelSettings:
         if self.soft is not None:
             return self.soft
         soft = PRESETS[self.preset].soft
-        return f"{soft} in not water" if self.solvent in WATER_MODELS and soft in ("heavy", "all") else soft
+        return f"{soft} in not water" if self.in_water and soft in ("heavy", "all") else soft
 
     @property
     def dynamics(self) -> str:
@@ -197,7 +231,7 @@ class ModelSettings:
             step = preset.physical
         elif self.dynamics == "langevin":
             step = round(step * min(1.0, (300.0 / self.hottest) ** 0.5), 1)  # atoms move as far per step as at 300 K
-        return 1e-3 * (min(step, WATER_STEP) if self.solvent in WATER_MODELS else step)
+        return 1e-3 * (min(step, WATER_STEP) if self.in_water else step)
 
     @property
     def distribution(self) -> str:
@@ -206,14 +240,24 @@ class ModelSettings:
             text = f"soft coordinates ({self.soft}) as in the force field, the rest fixed at the reference geometry"
         else:
             text = PRESETS[self.preset].distribution
-            text += "; waters are rigid" if self.solvent in WATER_MODELS else ""
+            text += "; waters are rigid" if self.in_water else ""
         return text
 
     def filled_in(self) -> Self:
         """Return the settings with the time step filled in and a seed drawn, so that every run can be repeated."""
         seed = secrets.randbelow(2**31) if self.seed is None else self.seed
         timestep = 1e3 * self.timestep_ps if self.timestep is None else self.timestep
-        return replace(self, seed=seed, timestep=timestep)
+        return replace(self, seed=seed, timestep=timestep, **self._absolute_paths())
+
+    def _absolute_paths(self) -> dict[str, Any]:
+        """Return where the files with parameters are, which a resumed run reads again, from whatever folder."""
+        if not self.brings_parameters:
+            return {}
+        paths = {
+            name: value for name in ("file", "coordinates", "include") if (value := getattr(self, name)) is not None
+        }
+        found: dict[str, Any] = {name: os.path.abspath(path) for name, path in paths.items()}
+        return {**found, "parameters": tuple(os.path.abspath(path) for path in self.parameters)}
 
     def to_toml(self) -> str:
         """Return the settings as a TOML table; what is not set is left out."""
@@ -374,7 +418,7 @@ class ExchangeSettings(ModelSettings):
         self._check_choice("ensemble", ("ghmc", "langevin"))
         if self.exact and self.ensemble == "langevin":
             raise ArgumentError("exact sampling needs Metropolised moves; leave exact out, or take ensemble 'ghmc'")
-        if self.exact and self.solvent in WATER_MODELS:
+        if self.exact and self.in_water:
             raise ArgumentError(
                 f"exact sampling moves every atom and the waters of {self.solvent} are rigid; use implicit solvent, or "
                 "leave exact out"

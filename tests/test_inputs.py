@@ -1,0 +1,229 @@
+"""What other programs prepare: prmtop, psf and top files, ParmEd and Interchange objects, ligands with templates."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import numpy as np
+import openmm
+import parmed
+import pytest
+from openmm import app, unit
+from real_structures import DATA
+
+import peptidyn as ptd
+from peptidyn.cli import main
+from peptidyn.core.errors import ArgumentError, ModelError, StructureError
+
+INPUTS = os.environ.get("PEPTIDYN_INPUTS")
+
+
+def energy(system, positions):
+    context = openmm.Context(system, openmm.VerletIntegrator(0.001), openmm.Platform.getPlatformByName("Reference"))
+    context.setPositions(positions)
+    return context.getState(energy=True).getPotentialEnergy()._value
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """Return a folder with ala3 as AMBER, CHARMM and GROMACS files, written by ParmEd."""
+    place = tmp_path_factory.mktemp("inputs")
+    structure = ptd.load_structure(DATA / "ala3.pdb")
+    system = app.ForceField("amber14-all.xml").createSystem(structure.topology, constraints=None)
+    made = parmed.openmm.load_topology(structure.topology, system, 10.0 * structure.positions)
+    made.save(str(place / "without_radii.prmtop"))
+    parmed.tools.changeRadii(made, "mbondi2").execute()
+    for name in ("ala3.prmtop", "ala3.inpcrd", "ala3.top", "ala3.gro", "ala3.psf", "coordinates.pdb"):
+        made.save(str(place / name))
+    charmm = parmed.charmm.CharmmParameterSet.from_structure(made)
+    charmm.write(top=str(place / "ala3.rtf"), par=str(place / "ala3.par"))
+    return place
+
+
+def by_openmm(folder: Path, kind: str):
+    """Return System and positions of the same files, read by OpenMM alone."""
+    if kind == "prmtop":
+        coordinates = app.AmberInpcrdFile(str(folder / "ala3.inpcrd"))
+        return app.AmberPrmtopFile(str(folder / "ala3.prmtop")).createSystem(), coordinates.positions
+    if kind == "top":
+        return app.GromacsTopFile(str(folder / "ala3.top")).createSystem(), app.GromacsGroFile(
+            str(folder / "ala3.gro")
+        ).positions  # fmt: skip
+    parameters = app.CharmmParameterSet(str(folder / "ala3.rtf"), str(folder / "ala3.par"))
+    psf = app.CharmmPsfFile(str(folder / "ala3.psf"))
+    return psf.createSystem(parameters), app.PDBFile(str(folder / "coordinates.pdb")).positions
+
+
+def arguments(folder: Path, kind: str):
+    if kind == "psf":
+        return (folder / "ala3.psf", folder / "coordinates.pdb"), {
+            "parameters": [folder / "ala3.rtf", folder / "ala3.par"]
+        }
+    return (folder / f"ala3.{kind}",), {}
+
+
+@pytest.mark.parametrize("kind", ["prmtop", "psf", "top"])
+def test_energies_are_those_of_openmm_and_dynamics_runs(folder, kind):
+    files, options = arguments(folder, kind)
+    loaded = ptd.load_system(*files, **options)
+    system, positions = by_openmm(folder, kind)
+    assert energy(loaded.system, loaded.positions) == pytest.approx(energy(system, positions), rel=1e-6)
+    tree = ptd.build_tree(loaded.structure)
+    assert {c.kind for c in tree.torsions} == {"phi", "psi"} and tree.n_torsions == 6
+    integrator = ptd.TorsionLangevinIntegrator(tree, 300, 1.0, 0.002, seed=1)
+    simulation = ptd.TorsionSimulation(loaded.topology, loaded.system, integrator, "Reference")
+    simulation.minimize_torsions(max_iterations=5)
+    simulation.step(5)
+
+
+def test_implicit_solvent_has_the_radii_of_the_file(folder):
+    loaded = ptd.load_system(folder / "ala3.prmtop", solvent="obc2")
+    system = app.AmberPrmtopFile(str(folder / "ala3.prmtop")).createSystem(implicitSolvent=app.OBC2)
+    assert energy(loaded.system, loaded.positions) == pytest.approx(energy(system, loaded.positions), rel=1e-6)
+    with pytest.raises(ModelError, match="no radii"):
+        ptd.load_system(folder / "without_radii.prmtop", folder / "ala3.inpcrd", solvent="obc2")
+
+
+def test_parmed_structures_and_interchange_objects(folder):
+    made = parmed.load_file(str(folder / "ala3.prmtop"), str(folder / "ala3.inpcrd"))
+    loaded = ptd.load_system(made)
+    expected = energy(made.createSystem(), made.positions)
+    assert energy(loaded.system, loaded.positions) == pytest.approx(expected, rel=1e-6)
+    recipe = ptd.Structure.from_openmm(made.topology, made.createSystem(), made.positions)
+    assert ptd.build_tree(recipe).n_torsions == 6
+
+    class Length:
+        """A quantity of pint, as far as it is used."""
+
+        def m_as(self, name):
+            assert name == "nanometer"
+            return loaded.positions
+
+    class Interchange:
+        """The calls of OpenFF's class of this name."""
+
+        positions = Length()
+
+        def to_openmm(self):
+            return loaded.system
+
+        def to_openmm_topology(self):
+            return loaded.topology
+
+    again = ptd.load_system(Interchange())
+    assert np.array_equal(again.positions, loaded.positions) and again.system is loaded.system
+
+
+def test_boxes_of_water(tmp_path):
+    """A prmtop with TIP3P in a box is simulated with PME; implicit solvent and too small boxes are refused."""
+    field = app.ForceField("amber14/tip3p.xml")
+    modeller = app.Modeller(app.Topology(), [])
+    modeller.addSolvent(field, boxSize=openmm.Vec3(1.9, 1.9, 1.9) * unit.nanometer)
+    system = field.createSystem(modeller.topology, nonbondedMethod=app.PME, nonbondedCutoff=0.9, rigidWater=False)
+    made = parmed.openmm.load_topology(modeller.topology, system, modeller.positions)
+    made.save(str(tmp_path / "water.prmtop"))
+    made.save(str(tmp_path / "water.rst7"))
+    loaded = ptd.load_system(tmp_path / "water.prmtop", cutoff=0.9)
+    assert loaded.system.usesPeriodicBoundaryConditions()
+    assert loaded.system.getNumConstraints() >= 2 * modeller.topology.getNumResidues()
+    stock = app.AmberPrmtopFile(
+        str(tmp_path / "water.prmtop"),
+        periodicBoxVectors=app.AmberInpcrdFile(str(tmp_path / "water.rst7")).boxVectors,
+    ).createSystem(nonbondedMethod=app.PME, nonbondedCutoff=0.9)
+    assert energy(loaded.system, loaded.positions) == pytest.approx(energy(stock, loaded.positions), rel=1e-6)
+    with pytest.raises(ArgumentError, match="solvent='explicit'"):
+        ptd.load_system(tmp_path / "water.prmtop", solvent="obc2")
+    with pytest.raises(ModelError, match="smaller cutoff="):
+        ptd.load_system(tmp_path / "water.prmtop")
+
+
+def test_what_cannot_be_loaded_is_named(folder, tmp_path):
+    with pytest.raises(StructureError, match="no such file"):
+        ptd.load_system("absent.prmtop")
+    with pytest.raises(ArgumentError, match="needs its CHARMM parameter files"):
+        ptd.load_system(folder / "ala3.psf", folder / "coordinates.pdb")
+    with pytest.raises(ArgumentError, match="belongs to CHARMM"):
+        ptd.load_system(folder / "ala3.prmtop", parameters="x.par")
+    with pytest.raises(ArgumentError, match="belongs to GROMACS"):
+        ptd.load_system(folder / "ala3.prmtop", include="x")
+    with pytest.raises(ArgumentError, match=r"load_structure\(\)"):
+        ptd.load_system(DATA / "ala1.pdb")
+    with pytest.raises(ArgumentError, match=r"Structure.from_openmm\(\)"):
+        ptd.load_system(object())
+    with pytest.raises(StructureError, match=r"22 positions and .* 42 atoms"):
+        ptd.load_system(folder / "ala3.prmtop", DATA / "ala1.pdb")
+    (tmp_path / "alone.prmtop").write_text("%VERSION\n")
+    with pytest.raises(StructureError, match=r"no alone.inpcrd or alone.rst7.* beside it; give coordinates="):
+        ptd.load_system(tmp_path / "alone.prmtop")
+    with pytest.raises(StructureError, match=r"OpenMM cannot read alone\.prmtop"):
+        ptd.load_system(tmp_path / "alone.prmtop", folder / "ala3.inpcrd")
+    (tmp_path / "x.top").write_text('#include "nowhere.ff/forcefield.itp"\n')
+    with pytest.raises(StructureError, match="include="):
+        ptd.load_system(tmp_path / "x.top", folder / "ala3.gro")
+
+
+def test_commands_take_parameter_files(folder, tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(folder)
+    assert main(["inspect", "ala3.prmtop"]) == 0
+    assert "3 phi, 3 psi" in capsys.readouterr().out
+    psf = ["--coordinates", "coordinates.pdb", "--parameters", "ala3.rtf", "ala3.par"]
+    assert main(["inspect", "ala3.psf", *psf]) == 0
+    out = tmp_path / "out"
+    run = ["run", "ala3.prmtop", "-o", str(out), "--platform", "Reference", "--report", "5", "--seed", "1", "-q"]
+    assert main([*run, "--steps", "10", "--equilibrate", "20fs"]) == 0
+    monkeypatch.chdir(tmp_path)
+    assert main(["run", "-o", str(out), "--resume", "--steps", "20", "-q"]) == 0
+    assert main(["report", str(out)]) == 0
+    weights = ["fixman", str(out / "trajectory.dcd"), "--top", str(folder / "ala3.prmtop"), "-T", "300", "-q"]
+    capsys.readouterr()
+    assert main(weights) == 0
+    assert "4 frames" in capsys.readouterr().out
+    assert main(["run", str(folder / "ala3.prmtop"), "--solvent", "tip3p", "-o", str(tmp_path / "no")]) == 2
+    assert "expected one of explicit, vacuum" in capsys.readouterr().err
+
+
+def test_ligands_by_files_and_by_template_generators():
+    """A residue that no force field knows: the error names it and both ways, and both ways work."""
+    xml = """<ForceField><AtomTypes><Type name="L-Ar" class="Ar" element="Ar" mass="39.948"/></AtomTypes>
+    <Residues><Residue name="LIG"><Atom name="AR" type="L-Ar" charge="0.0"/></Residue></Residues>
+    <NonbondedForce coulomb14scale="0.8333333333333334" lj14scale="0.5"><UseAttributeFromResidue name="charge"/>
+    <Atom type="L-Ar" sigma="0.34" epsilon="1.0"/></NonbondedForce></ForceField>"""
+    structure = ptd.load_structure(DATA / "ala1.pdb")
+    topology = app.Modeller(structure.topology, structure.positions * unit.nanometer).topology
+    residue = topology.addResidue("LIG", topology.addChain("L"), "7")
+    topology.addAtom("AR", app.element.argon, residue)
+    with pytest.raises(ModelError, match=r"LIG 7 of chain L .*ligand.xml.*generators="):
+        ptd.make_system(topology, "vacuum")
+    asked = []
+
+    def generator(field, residue):
+        from io import StringIO
+
+        asked.append(residue.name)
+        field.loadFile(StringIO(xml))
+        return True
+
+    assert ptd.make_system(topology, "vacuum", generators=[generator]).getNumParticles() == 23
+    assert asked == ["LIG"]
+
+
+@pytest.mark.skipif(not INPUTS, reason="PEPTIDYN_INPUTS names no folder")
+def test_inputs_of_other_programs():
+    """Files of AmberTools and CHARMM: the energy equals OpenMM's own, and four-site water runs."""
+    inputs = Path(INPUTS)
+    loaded = ptd.load_system(inputs / "alanine-dipeptide-implicit.prmtop")
+    stock = app.AmberPrmtopFile(str(inputs / "alanine-dipeptide-implicit.prmtop")).createSystem()
+    assert energy(loaded.system, loaded.positions) == pytest.approx(energy(stock, loaded.positions), rel=1e-6)
+    files = [inputs / "charmm22.rtf", inputs / "charmm22.par"]
+    loaded = ptd.load_system(inputs / "ala_ala_ala.psf", parameters=files)
+    parameters = app.CharmmParameterSet(*map(str, files))
+    stock = app.CharmmPsfFile(str(inputs / "ala_ala_ala.psf")).createSystem(parameters)
+    assert energy(loaded.system, loaded.positions) == pytest.approx(energy(stock, loaded.positions), rel=1e-6)
+    loaded = ptd.load_system(inputs / "peptide_with_tip4p.prmtop", cutoff=0.5)
+    tree = ptd.build_tree(loaded.structure)
+    assert len(tree.virtual_sites) == 15
+    integrator = ptd.TorsionLangevinIntegrator(tree, 300, 1.0, 0.001, seed=1)
+    simulation = ptd.TorsionSimulation(loaded.topology, loaded.system, integrator, "Reference")
+    simulation.minimize_torsions(max_iterations=5)
+    simulation.step(3)
