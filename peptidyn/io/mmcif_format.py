@@ -87,6 +87,9 @@ def _parse(text: str, name: str) -> dict[str, list[str]]:
     except (ValueError, ArithmeticError, LookupError, TypeError, AttributeError) as error:  # of damaged tables
         said = (str(error).splitlines() or [""])[0]
         raise StructureError(f"{name} is not a complete mmCIF file ({said}); is it cut short?") from error
+    stray = [key for key in table if not key.startswith(("_", "data_"))]
+    if stray:
+        raise StructureError(f"{name} cannot be read: {stray[0]!r} stands outside of all tables; is a line misplaced?")
     lengths: dict[str, set[int]] = defaultdict(set)
     for key, values in table.items():
         if "." in key:
