@@ -67,6 +67,17 @@ def test_langevin_replicas_sample_the_rigid_distribution():
     assert exchange.move_counts[:, 0, 2].sum() == pytest.approx(2 * 1500 * 21, rel=0.01)
 
 
+def test_langevin_in_compiled_code_is_langevin_in_python(monkeypatch):
+    """Bit by bit, on the Reference platform: steps, random numbers, force calls."""
+    compiled = langevin_exchange(300.0, T).run(5)
+    monkeypatch.setattr("peptidyn.sampling.walker.serve", lambda tree, context: None)
+    monkeypatch.setattr("peptidyn.sampling.replicas._idle", {})  # walkers are made anew
+    python = langevin_exchange(300.0, T).run(5)
+    for one, other in zip(compiled.at_temperature(0), python.at_temperature(0), strict=True):
+        assert np.array_equal(one, other)
+    assert np.array_equal(compiled.move_counts, python.move_counts)
+
+
 def test_langevin_steps_that_cannot_be_made_are_counted_and_leave_the_walker_in_place():
     exchange = langevin_exchange(300.0, T, timestep=5.0).run(3)
     assert np.isfinite(exchange.at_temperature(1)[0]["potential"]).all()

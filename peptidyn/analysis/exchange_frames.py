@@ -9,6 +9,7 @@ import numpy as np
 
 from peptidyn.core.errors import ArgumentError
 from peptidyn.engine.run_files import TOPOLOGY_PDB
+from peptidyn.io.quiet import quiet_readers
 from peptidyn.runs.run_folder import RunFolder
 from peptidyn.sampling.storage import ENERGIES, TRAJECTORY, ExchangeFolder
 
@@ -39,8 +40,8 @@ def exchange_frames(folder: str | os.PathLike[str], level: int = 0) -> mdtraj.Tr
         rows = np.load(files.replica(r) / ENERGIES)
         chosen = np.flatnonzero(rows["level"] == level)
         if len(chosen):
-            trajectory = mdtraj.load(str(files.replica(r) / TRAJECTORY), top=top)
-            parts.append(trajectory.xyz[chosen])
+            with quiet_readers():
+                parts.append(mdtraj.load(str(files.replica(r) / TRAJECTORY), top=top).xyz[chosen])
             iterations.append(rows["iteration"][chosen])
     order = np.argsort(np.concatenate(iterations), kind="stable")
     return mdtraj.Trajectory(np.concatenate(parts)[order], top)

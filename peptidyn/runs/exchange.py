@@ -20,8 +20,8 @@ from peptidyn.sampling.backends import count_cores
 from peptidyn.sampling.exchange import ReplicaExchange, geometric_temperatures
 from peptidyn.sampling.moves import CartesianHMC, Move, TorsionalHMC, TorsionalLangevin
 
-TRAJECTORY_STEPS = 10
-"""Time steps of one trajectory."""
+TRAJECTORY_STEPS = {"ghmc": 10, "langevin": 50}
+"""Time steps of one trajectory, at most; without a Metropolis test it may be longer."""
 
 ON_CORES = ("CPU", "Reference")
 """Platforms on which replicas run side by side as quickly as there are cores."""
@@ -134,18 +134,19 @@ def _replicas(
     as for `ReplicaExchange`.
     """
     kind = TorsionalLangevin if settings.ensemble == "langevin" else TorsionalHMC
-    moves: list[Move] = [kind(settings.timestep_ps, TRAJECTORY_STEPS, friction=settings.friction)]
+    steps = min(settings.interval, TRAJECTORY_STEPS[settings.ensemble])
+    moves: list[Move] = [kind(settings.timestep_ps, steps, friction=settings.friction)]
     if settings.threads is None and where["backend"] != "serial" and _platform_name(settings) == "CPU":
         settings = replace(settings, threads=1)  # replicas share the cores already
     platform, properties = find_run_platform(settings)
     if settings.exact:
-        moves.append(CartesianHMC(0.001, TRAJECTORY_STEPS))
+        moves.append(CartesianHMC(0.001, steps))
     return ReplicaExchange(
         model.tree,
         model.system,
         geometric_temperatures(settings.tmin, settings.tmax, settings.replicas),
         moves=moves,
-        sweeps=max(1, round(settings.interval / TRAJECTORY_STEPS)),
+        sweeps=max(1, round(settings.interval / steps)),
         positions=positions,
         hydrogen_mass=settings.hydrogen_mass,
         metric=settings.metric_word,

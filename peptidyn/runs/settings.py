@@ -385,7 +385,7 @@ class ExchangeSettings(ModelSettings):
     iterations : int
         Stretches of every replica, each followed by exchanges.
     interval : int
-        Time steps of a stretch, about: trajectories have 10 on average.
+        Time steps of a stretch, about: trajectories have 10 on average, and 50 in Langevin dynamics.
     ensemble : {"ghmc", "langevin"}
         How replicas move between exchanges: by torsional HMC, which is exact, or by Langevin dynamics, which explores
         faster and has a time-step error. The time step of the second is made shorter by sqrt(300 K / T) above 300 K.

@@ -278,7 +278,7 @@ class TorsionalLangevin(TorsionalTrajectory):
     recorded = ("steps", "friction")
     steps_per_period = LANGEVIN_STEPS
 
-    def __init__(self, timestep: Any = 0.016, steps: int = 10, *, friction: Any = 1.0):
+    def __init__(self, timestep: Any = 0.016, steps: int = 50, *, friction: Any = 1.0):
         super().__init__(timestep, steps, friction, 0.0, 0.99)
 
     def step_at(self, temperature: float) -> float:
