@@ -25,6 +25,8 @@ from peptidyn.analysis.exchange_plots import plot_exchange
 from peptidyn.cli import main
 from peptidyn.core.errors import ArgumentError, BackendError, CheckpointError, OutputError, SamplingError
 from peptidyn.core.units import BOLTZMANN
+from peptidyn.runs.exchange import _find_backend
+from peptidyn.runs.settings import ExchangeSettings
 from peptidyn.sampling import storage
 from peptidyn.sampling.backends import ProcessBackend, connect, make_backend
 from peptidyn.sampling.exchange import count_round_trips
@@ -449,9 +451,46 @@ def test_command_line_runs_draws_and_resumes(tmp_path, capsys):
     assert "not empty" in capsys.readouterr().err
     assert main(["exchange", "--workers", "2", "--scheduler", "tcp://x:1"]) == 2
     capsys.readouterr()
-    heavy = [*begin, *length, "--preset", "heavy", "--platform", "Reference", "-o", str(tmp_path / "heavy")]
+    heavy = [
+        *begin,
+        *length,
+        "--preset",
+        "heavy",
+        "--ensemble",
+        "langevin",
+        "--platform",
+        "Reference",
+        "-o",
+        str(tmp_path / "heavy"),
+    ]
     assert main(heavy) == 0
     out = capsys.readouterr().out
-    assert "auto metric" in out and "distribution: bond lengths and hydrogens fixed" in out and "phases" in out
+    assert "langevin, 16 fs, auto metric" in out and "distribution: bond lengths and hydrogens fixed" in out
+    assert "time-step error of Langevin dynamics" in out and "phases" in out
     summary = json.loads((tmp_path / "heavy" / "summary.json").read_text())
     assert summary["metric"] == "auto" and summary["coordinates"]["stretches"] == 0 < summary["coordinates"]["bends"]
+    assert summary["settings"]["ensemble"] == "langevin" and summary["moves"][0]["move"] == "TorsionalLangevin"
+    assert summary["steps"][0] == [0.016] and summary["steps"][2][0] == pytest.approx(0.016 * (300 / 420) ** 0.5)
+
+
+def test_where_replicas_run_by_default(monkeypatch):
+    """One process per core where cores compute, and this one where a GPU does; a number that was asked for stays."""
+    monkeypatch.setattr("peptidyn.runs.exchange.count_cores", lambda: 5)
+
+    def found(workers=None, backend="auto", **settings):
+        return _find_backend(ExchangeSettings(**settings), backend, workers)
+
+    assert found(platform="CPU") == {"backend": "processes", "workers": 5}
+    assert found(platform="Reference", replicas=3) == {"backend": "processes", "workers": 3}
+    assert found(platform="CUDA") == {"backend": "serial", "workers": 1}
+    assert found(2, platform="CUDA") == {"backend": "processes", "workers": 2}
+    assert found(1, platform="CPU")["backend"] == "serial"
+    assert found(4, "threads") == {"backend": "threads", "workers": 4}
+    assert found(threads=1) == {"backend": "processes", "workers": 5}
+
+
+def test_langevin_is_not_exact():
+    with pytest.raises(ArgumentError, match="needs Metropolised moves"):
+        ExchangeSettings(ensemble="langevin", exact=True)
+    with pytest.raises(ArgumentError, match="expected one of ghmc, langevin"):
+        ExchangeSettings(ensemble="nve")
