@@ -21,6 +21,7 @@ import harness
 import kernels
 import kinetic_metric
 import memory
+import mutants
 import peers
 import run_all
 import sampling_efficiency
@@ -44,8 +45,8 @@ from peptidyn.solvers.spatial_dynamics import ALGORITHMS
 from solvers import CHOLESKY, DENSE
 
 SCRIPTS = (
-    backbone_barrier, cold_start, dynamics, exchange_speed, fixman, fuzz, kernels, kinetic_metric, memory, peers,
-    sampling_efficiency, solvers, step_cost, time_steps,
+    backbone_barrier, cold_start, dynamics, exchange_speed, fixman, fuzz, kernels, kinetic_metric, memory, mutants,
+    peers, sampling_efficiency, solvers, step_cost, time_steps,
 )  # fmt: skip
 BENCHMARKS = Path(harness.__file__).parent
 ROOT = BENCHMARKS.parent
@@ -460,7 +461,7 @@ def test_script_says_its_question_and_its_command(script):
 
 
 def test_every_script_is_tested_and_run():
-    helpers = {"harness", "molecules", "engines", "run_all", "damage"}
+    helpers = {"harness", "molecules", "engines", "pytest_server", "run_all", "damage"}
     names = {script.__name__ for script in SCRIPTS}
     assert {path.stem for path in BENCHMARKS.glob("*.py")} == names | helpers
     assert {*run_all.ROUNDS, *run_all.OTHERS, *run_all.LONG} == names

@@ -60,7 +60,7 @@ def test_temperatures_are_permuted_with_their_exact_probabilities():
     This holds for every valid choice of pairs. Chi squared with the samples that the autocorrelation leaves; 5 degrees
     of freedom, false-alarm rate 1e-5.
     """
-    V, n = np.array([9.0, 15.0, 12.0]), 3000
+    V, n = np.array([6.0, 18.0, 12.0]), 800
     exchange, _ = exchange_with(V, (3.0, -2.0, 0.5))
     walk = exchange.run(n).walk
     every = list(permutations(range(3)))
@@ -125,9 +125,13 @@ def test_everything_of_an_iteration_belongs_to_the_temperature_before_the_swap()
         assert rows["level"].tolist() == there.tolist() and rows["iteration"].tolist() == list(range(n))
         assert rows["temperature"] == pytest.approx(T[there]) and (rows["potential"] == V[r]).all()
         assert rows["fixman"] == pytest.approx(BOLTZMANN * T[there] * U[r], rel=1e-12)
+    u, N = exchange.u_kn()
     for level in range(3):
         rows, _ = exchange.at_temperature(level)
         assert rows["iteration"].tolist() == list(range(n)) and (rows["level"] == level).all()
+        holder = [int(np.flatnonzero(before == level)[0]) for before in levels[:-1]]
+        expected = np.array(V)[holder] / (BOLTZMANN * T[:, None]) + np.array(U)[holder]
+        assert N[level] == n and u[:, level * n : (level + 1) * n] == pytest.approx(expected, rel=1e-12)
 
 
 def test_momenta_keep_their_kinetic_energy_in_units_of_kt():

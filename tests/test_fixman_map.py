@@ -8,6 +8,7 @@ from real_structures import DATA, load
 
 import peptidyn as ptd
 from peptidyn.core.errors import ArgumentError
+from peptidyn.metric.fixman_map import FixmanMap
 
 
 def test_map_of_capped_alanine():
@@ -25,3 +26,31 @@ def test_map_errors():
         ptd.fixman_map(tree, 99)
     with pytest.raises(ArgumentError, match="only psi is soft"):
         ptd.fixman_map(ptd.build_tree(load(DATA / "ala3.pdb"), "psi"), 3)
+
+
+def test_values_between_grid_points_and_beyond_the_edge():
+    """U = 2 phi / 90 + 30 psi / 90 over four points per axis: bilinear, phi first, periodic."""
+    grid = np.array([-180.0, -90.0, 0.0, 90.0])
+    chart = FixmanMap(grid, grid, 2.0 * np.arange(4)[:, None] + 30.0 * np.arange(4)[None, :], "ALA 2")
+    for i, phi in enumerate(grid):
+        for j, psi in enumerate(grid):
+            assert chart.at(phi, psi) == pytest.approx(2.0 * i + 30.0 * j, abs=1e-9)
+    assert chart.at(-135.0, 0.0) == pytest.approx(1.0 + 60.0) and chart.at(-90.0, 45.0) == pytest.approx(2.0 + 75.0)
+    assert chart.at(135.0, -180.0) == pytest.approx(0.5 * (6.0 + 0.0)) and chart.at(180.0, -180.0) == pytest.approx(0.0)
+    assert chart.rows()[1] == (-180.0, -90.0, 30.0)
+
+
+def test_the_map_is_u_f_at_its_angles():
+    """(ln det M) / 2 from the dense matrix at three places with different phi and psi."""
+    tree = ptd.build_tree(load(DATA / "ala1.pdb"), "phi psi")
+    chart = ptd.fixman_map(tree, 2, points=12)
+    kinds = [c.kind for c in tree.torsions]
+
+    def half_log_det(phi, psi):
+        torsions = np.deg2rad([{"phi": phi, "psi": psi}[kind] for kind in kinds])
+        return 0.5 * np.linalg.slogdet(ptd.mass_matrix(tree, tree.reference.replace(torsions=torsions)))[1]
+
+    zero = half_log_det(-60.0, 150.0) - chart.at(-60.0, 150.0)
+    for phi, psi in ((30.0, -120.0), (-150.0, 60.0), (0.0, 90.0)):
+        assert half_log_det(phi, psi) - chart.at(phi, psi) == pytest.approx(zero, abs=1e-9)
+        assert abs(chart.at(phi, psi) - chart.at(psi, phi)) > 0.005

@@ -58,11 +58,11 @@ def continued(kind, before, **settings):
     return after
 
 
-def path(simulation, steps=6):
-    """Return the coordinates and momenta of the next steps."""
+def path(simulation):
+    """Return the coordinates and momenta along the next steps, made one by one and several at a time."""
     rows = []
-    for _ in range(steps):
-        simulation.step(1)
+    for steps in (1, 1, 4, 3):
+        simulation.step(steps)
         rows.append(np.concatenate([part.ravel() for part in simulation.integrator.mover.save()]))
     return np.array(rows)
 

@@ -189,9 +189,10 @@ def shorten(walker, move):
 
 
 @pytest.mark.parametrize("between", [set_colder, turn, shake, shorten])
-def test_what_happens_between_trajectories_counts(between):
+@pytest.mark.parametrize("kind", [ptd.TorsionalHMC, ptd.TorsionalLangevin])
+def test_what_happens_between_trajectories_counts(kind, between):
     """The next trajectory is that of a new move and a new walker at the same place: nothing old is kept."""
-    walker, move = make_walker(), ptd.TorsionalHMC(0.03, 6, friction=5.0)
+    walker, move = make_walker(), kind(0.03, 6, friction=5.0)
     for _ in range(3):
         move.apply(walker)
     between(walker, move)
@@ -216,6 +217,41 @@ def test_momenta_of_another_geometry_are_not_used(between):
     assert not walker.momenta_valid and not walker.checkpoint()["momentum"].any()
     walker.mover.momentum = 1e5 * np.ones(7)
     move.apply(walker)
+    assert walker.momenta_valid and walker.mover.kinetic_energy() < 20 * KT
+
+
+def test_langevin_trajectories_by_hand():
+    """BAOAB with the forces of V and U_F, and the step that a temperature allows."""
+    walker, move = make_walker(), ptd.TorsionalLangevin(0.01, 2, friction=5.0)
+    normals = np.random.default_rng(3).standard_normal((3, 7))
+    walker.rng = Script(normals)
+    assert move.apply(walker) and walker.rng.used_up
+    other = make_walker()
+    hand = other.mover
+    hand.thermalise(0.0, KT, Script(normals[:1]))
+    for row in normals[1:]:
+        for letter in "BAOAB":
+            if letter == "A":
+                assert hand.drift(0.005)
+            elif letter == "O":
+                hand.thermalise(math.exp(-5.0 * 0.01), KT, Script([row]))
+            else:
+                torque = other.torsional_forces(hand, False)[1]
+                hand.flush()
+                hand.momentum = hand.momentum + 0.005 * torque
+    for a, b in zip(walker.mover.save(), hand.save(), strict=True):
+        assert np.abs(a - b).max() < 1e-7
+    assert walker.energy() == pytest.approx(rigid_energy(float(hand.q[0])), abs=1e-5)
+    assert move.step_at(300.0) == move.step_at(200.0) == 0.01 and move.step_at(1200.0) == pytest.approx(0.005)
+
+
+def test_a_langevin_trajectory_that_fails_goes_on_from_its_start():
+    walker, move = make_walker(), ptd.TorsionalLangevin(0.5, 3, friction=5.0)
+    walker.mover.momentum = 50.0 * np.arange(1.0, 8.0)
+    walker.momenta_valid = True
+    x, energy = walker.positions(), walker.energy()
+    assert not move.apply(walker)
+    assert np.array_equal(walker.positions(), x) and walker.energy() == energy
     assert walker.momenta_valid and walker.mover.kinetic_energy() < 20 * KT
 
 

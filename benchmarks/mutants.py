@@ -1,0 +1,273 @@
+"""Would the tests notice? Puts single-line faults into the physics and reports those that the default tests let pass.
+
+    python benchmarks/mutants.py [--only WORD] [--jobs N] [--seconds S] [--work FOLDER] [-o FOLDER]
+
+The faults are those of `benchmarks/faults.toml`. Each is put into a copy of the project, in which the default tests of
+its room are run; a test that fails has caught it. First the tests must pass without any fault. A fault whose tests run
+longer than S seconds counts as caught: something has stopped converging.
+
+The copies stay in the folder that --work names, so that a second run finds compiled kernels there. The exit status is
+1 if a fault survives that is not listed with a reason.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+import tomllib
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from queue import SimpleQueue
+from typing import Any
+
+import harness
+from harness import Report
+from peptidyn.core.errors import ArgumentError
+from peptidyn.core.progress import Progress
+
+ROOT = Path(__file__).parents[1]
+COPIED = ("peptidyn", "tests", "benchmarks", "data", "examples", "pyproject.toml")
+
+SECONDS = 600
+"""Time for the tests of one fault."""
+
+PASSED, FAILED, TIMED_OUT = 0, 1, -1
+"""Exit status of a run; all others mean that tests could not be run."""
+
+
+@dataclass(frozen=True)
+class Fault:
+    """One fault.
+
+    Attributes
+    ----------
+    what : str
+        What is wrong with it, in words.
+    file : str
+        Relative to the root of the project.
+    old, new : str
+        The text of the package, and what stands there instead.
+    tests : tuple of str
+        Files of the default tests that must notice it, the likeliest first.
+    compiled : bool
+        Whether kernels are compiled.
+    reason : str
+        Why no default test can notice it; empty for all that must be noticed.
+    """
+
+    what: str
+    file: str
+    old: str
+    new: str
+    tests: tuple[str, ...]
+    compiled: bool = True
+    reason: str = ""
+
+
+def read_faults() -> list[Fault]:
+    """Return all faults of `benchmarks/faults.toml`."""
+    with open(ROOT / "benchmarks" / "faults.toml", "rb") as file:
+        rooms = tomllib.load(file)["room"]
+    return [
+        Fault(
+            file=room["file"], tests=tuple(map(_test_path, room["tests"])),
+            compiled=room.get("compiled", True), **fault,
+        )
+        for room in rooms
+        for fault in room["fault"]
+    ]  # fmt: skip
+
+
+def _test_path(name: str) -> str:
+    """Return what pytest is asked for: ``moves::test_x`` is test_x of tests/test_moves.py."""
+    file, _, test = name.partition("::")
+    return f"tests/test_{file}.py" + (f"::{test}" if test else "")
+
+
+def faulty(fault: Fault, text: str) -> str:
+    """Return a file's text with the fault; ArgumentError unless what it replaces stands there exactly once."""
+    if (count := text.count(fault.old)) != 1:
+        raise ArgumentError(
+            f"the fault {fault.what!r} replaces text that stands {count} times in {fault.file}, not once"
+        )
+    return text.replace(fault.old, fault.new)
+
+
+def choose(only: str | None) -> list[Fault]:
+    """Return the faults whose file or description holds the word `only`; all without it."""
+    chosen = [f for f in read_faults() if only is None or only.lower() in f"{f.file} {f.what}".lower()]
+    if not chosen:
+        raise ArgumentError(f"no fault is about {only!r}; benchmarks/faults.toml lists them")
+    for fault in chosen:
+        faulty(fault, (ROOT / fault.file).read_text(encoding="utf-8"))
+    return chosen
+
+
+class Workshop:
+    """A copy of the project in which one fault at a time is tried.
+
+    Parameters
+    ----------
+    folder : path
+        Where the copy and what is compiled from it are kept.
+    """
+
+    def __init__(self, folder: Path):
+        self.project, self.cache, self.output = folder / "project", folder / "compiled", folder / "output"
+        self.cache.mkdir(parents=True, exist_ok=True)
+        shutil.rmtree(self.project, ignore_errors=True)
+        self.project.mkdir()
+        for name in COPIED:
+            if (ROOT / name).is_dir():
+                shutil.copytree(ROOT / name, self.project / name, ignore=shutil.ignore_patterns("__pycache__"))
+            else:
+                shutil.copy2(ROOT / name, self.project / name)
+        environment = {
+            **os.environ, "PYTHONPATH": str(self.project), "NUMBA_CACHE_DIR": str(self.cache), "OMP_NUM_THREADS": "1",
+            "OPENMM_CPU_THREADS": "1", "PYTHONDONTWRITEBYTECODE": "1",
+        }  # fmt: skip
+        self._server = subprocess.Popen(
+            [sys.executable, str(ROOT / "benchmarks" / "pytest_server.py")], cwd=self.project, env=environment,
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+        )  # fmt: skip
+
+    def close(self) -> None:
+        """End the process that runs the tests."""
+        assert self._server.stdin is not None and self._server.stdout is not None
+        self._server.stdin.close()
+        self._server.wait()
+        self._server.stdout.close()
+
+    @contextmanager
+    def broken(self, fault: Fault) -> Iterator[None]:
+        """Hold the fault in the copy; the file is afterwards what it was, its time included."""
+        path = self.project / fault.file
+        text, stat = path.read_bytes(), path.stat()
+        path.write_text(faulty(fault, text.decode()), encoding="utf-8")
+        try:
+            yield
+        finally:
+            path.write_bytes(text)
+            os.utime(path, ns=(stat.st_atime_ns, stat.st_mtime_ns))
+
+    def test(self, fault: Fault, seconds: float) -> tuple[str, str]:
+        """Run the tests of a fault as the copy is now; return what came of it, and the first test that failed."""
+        assert self._server.stdin is not None and self._server.stdout is not None
+        quiet = [] if fault.compiled else ["-W", "ignore::RuntimeWarning"]  # numpy warns where compiled code does not
+        request = {
+            "arguments": ["-x", "-n", "0", "-p", "no:cacheprovider", "--tb=no", *quiet, *fault.tests],
+            "environment": {} if fault.compiled else {"NUMBA_DISABLE_JIT": "1", "PEPTIDYN_LANES": "plain"},
+            "seconds": seconds,
+            "output": str(self.output),
+        }
+        self._server.stdin.write(json.dumps(request) + "\n")
+        self._server.stdin.flush()
+        answer = self._server.stdout.readline()
+        status = int(answer) if answer else 3
+        if status == TIMED_OUT:
+            return "timed out", ""
+        said = self.output.read_text(encoding="utf-8", errors="replace")
+        first = re.search(r"^(?:FAILED|ERROR) (\S+)", said, re.M)
+        where = first[1] if first else (said.strip().splitlines() or ["no output"])[-1]
+        return {PASSED: ("survived", ""), FAILED: ("caught", where)}.get(status, ("not run", where))
+
+
+@contextmanager
+def _workshops(jobs: int, work: Path | None) -> Iterator[SimpleQueue[Workshop]]:
+    """Give a queue of workshops, in `work` or in a temporary folder."""
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(temporary) if work is None else Path(work).resolve()
+        made = [Workshop(folder / f"copy-{i}") for i in range(jobs)]
+        free: SimpleQueue[Workshop] = SimpleQueue()
+        for shop in made:
+            free.put(shop)
+        try:
+            yield free
+        finally:
+            for shop in made:
+                shop.close()
+
+
+def measure(
+    only: str | None = None, jobs: int = 1, seconds: float = SECONDS, work: Path | None = None
+) -> dict[str, Any]:
+    """Try all faults, or those about a word; return a row for each, and how many survived."""
+    chosen = choose(only)
+    sets = list({(f.tests, f.compiled): f for f in chosen}.values())
+    rows = []
+    with _workshops(jobs, work) as shops, ThreadPoolExecutor(jobs) as pool:
+
+        def attempt(fault: Fault, broken: bool) -> dict[str, Any]:
+            shop, begin = shops.get(), time.perf_counter()
+            try:
+                with shop.broken(fault) if broken else nullcontext():
+                    outcome, test = shop.test(fault, seconds if broken else 10 * seconds)  # which also compiles
+            finally:
+                shops.put(shop)
+            spent = round(time.perf_counter() - begin, 1)
+            if broken and outcome != "caught":
+                print(f"{outcome}: {fault.file}: {fault.what} {test}", file=sys.stderr, flush=True)
+            return {"fault": fault.what, "file": fault.file, "outcome": outcome, "test": test, "seconds": spent}
+
+        with Progress(len(sets) + len(chosen), "mutants", "runs") as bar:
+            for fault, row in zip(sets, pool.map(lambda f: attempt(f, False), sets), strict=True):
+                if row["outcome"] != "survived":
+                    raise ArgumentError(f"{' '.join(fault.tests)} without a fault: {row['outcome']}: {row['test']}")
+                bar.advance(1)
+            for fault, row in zip(chosen, pool.map(lambda f: attempt(f, True), chosen), strict=True):
+                rows.append({**row, "reason": fault.reason})
+                bar.advance(1, f"{row['outcome']}: {row['fault']}"[:60])
+    return {"faults": rows, "survivors": sum(row["outcome"] == "survived" for row in rows)}
+
+
+def tables(report: Report) -> str:
+    """Return the report as text for people."""
+    rows = report["faults"]
+    by_file: dict[str, list[str]] = {}
+    for row in rows:
+        by_file.setdefault(row["file"], []).append(row["outcome"])
+    head = harness.table(
+        ["file", "faults", "survived"], [(name, len(all_), all_.count("survived")) for name, all_ in by_file.items()]
+    )
+    share = 100.0 * report["survivors"] / len(rows)
+    lines = [head, "", f"{report['survivors']} of {len(rows)} faults survived ({share:.1f}%)"]
+    for row in rows:
+        if row["outcome"] not in ("caught", "timed out"):
+            why = f" ({row['reason']})" if row["reason"] else f" {row['test']}".rstrip()
+            lines.append(f"- {row['outcome']}: {row['file']}: {row['fault']}{why}")
+    return "\n".join(lines)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line."""
+    script = harness.parser(__file__, __doc__ or "")
+    script.add_argument("--only", metavar="WORD", help="only faults whose file or description holds this")
+    script.add_argument("--jobs", type=harness.positive, default=1, metavar="N", help="faults at a time (default: 1)")
+    script.add_argument(
+        "--seconds", type=harness.positive, default=SECONDS, metavar="S",
+        help=f"time for the tests of one fault (default: {SECONDS})",
+    )  # fmt: skip
+    script.add_argument("--work", type=Path, metavar="FOLDER", help="keep the copies there (default: a temporary one)")
+    unexplained: list[dict[str, Any]] = []
+
+    def judged(**options: Any) -> dict[str, Any]:
+        found = measure(**options)
+        unexplained.extend(
+            row for row in found["faults"] if row["outcome"] not in ("caught", "timed out") and not row["reason"]
+        )
+        return found
+
+    return harness.run(script, arguments, judged, tables) or int(bool(unexplained))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,131 @@
+"""The compiled passes on molecules of a few atoms, against dense algebra and finite differences.
+
+They are small enough to run uncompiled (NUMBA_DISABLE_JIT=1 PEPTIDYN_LANES=plain): faults in them are tried that way.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from random_trees import beads, random_state, with_random_inertia
+from scripted_random import Script
+
+import peptidyn as ptd
+from peptidyn.core.errors import SolverError
+from peptidyn.integrators.mover import Mover
+from peptidyn.kernels.motions import DRIFT_ITERATIONS
+from peptidyn.model.build import build_tree
+from peptidyn.solvers.dense import mass_matrix
+
+PARENTS = [-1, 0, 1, 2, 3, 2, -1]
+"""A branched molecule of six atoms, and a point."""
+
+
+def make_tree(soft="all", parents=PARENTS):
+    rng = np.random.default_rng(3)
+    return with_random_inertia(build_tree(beads(parents, rng), soft=soft), rng)
+
+
+def at_random(tree, seed=0, kT=1.0):
+    rng = np.random.default_rng(seed)
+    mover = Mover(tree, random_state(tree, rng))
+    mover.thermalise(0.0, kT, rng)
+    mover.flush()
+    return mover
+
+
+@pytest.mark.parametrize("soft", ["rotor", "all"])
+def test_ln_det_and_solutions_are_those_of_the_dense_matrix(soft):
+    tree = make_tree(soft)
+    mover = at_random(tree)
+    M = mass_matrix(tree, mover.state)
+    log_det = np.linalg.slogdet(M)[1]
+    assert mover.fixman_energy() == pytest.approx(0.5 * log_det - tree.log_jacobian(mover.q), abs=1e-9)
+    assert np.abs(M @ mover.velocities() - mover.momentum).max() < 1e-9 * np.abs(mover.momentum).max()
+
+
+def test_noise_has_the_covariance_of_the_mass_matrix():
+    """Columns L e_i of the square root, one by one: L L^T = M."""
+    tree = make_tree()
+    mover = at_random(tree)
+    L = np.empty((tree.n_dof, tree.n_dof))
+    for i, e in enumerate(np.eye(tree.n_dof)):
+        mover.thermalise(0.0, 1.0, Script([e]))
+        L[:, i] = mover.momentum
+    M = mass_matrix(tree, mover.state)
+    assert np.abs(L @ L.T - M).max() < 1e-10 * np.abs(M).max()
+
+
+def test_the_fixman_torque_is_the_slope_of_the_energy():
+    tree = make_tree()
+    mover = at_random(tree)
+    torque, state, h = mover.fixman_torque(), mover.state, 1e-5
+    for k in range(tree.n_coordinates):
+        ends = []
+        for sign in (1, -1):
+            q = state.q.copy()
+            q[k] += sign * h
+            mover.set_state(state.replace(q=q))
+            ends.append(mover.fixman_energy())
+        assert torque[tree.coordinate_dof[k]] == pytest.approx(-(ends[0] - ends[1]) / (2 * h), rel=1e-5, abs=1e-5)
+
+
+@pytest.mark.parametrize("soft", ["rotor", "all"])
+def test_a_drift_solves_its_equation_to_the_last_digits(soft):
+    """J0^T m (x1 - x0) / h + a (q1 - q0) / h = p0, and p1 with J1; an error of 1e-5 rad would be 1e-3 of p."""
+    tree, h = make_tree(soft), 0.002
+    mover = at_random(tree, kT=2.5)
+    state, p = mover.state, mover.momentum.copy()
+    assert mover.drift(h)
+    end = mover.state
+    push = tree.masses[:, None] * (tree.positions(end) - tree.positions(state)) / h
+    joints = np.zeros(tree.n_dof)
+    joints[tree.coordinate_dof] = tree.joint_inertia * (end.q - state.q) / h
+    assert np.abs(end.q - state.q).max() > 1e-3
+    assert np.abs(tree.generalized_forces(state, push) + joints - p).max() < 1e-10 * np.abs(p).max()
+    assert np.abs(tree.generalized_forces(end, push) + joints - mover.momentum).max() < 1e-10 * np.abs(p).max()
+
+
+def test_drifts_that_need_anderson_solve_the_same_equation():
+    tree, h = ptd.bead_chain(5, 0.15, 1.9, [12.0, 3.0, 7.0, 1.0, 5.0], torsion=[1.0, 2.0]), 0.004
+    needed = 0
+    for seed in range(40):
+        mover = at_random(tree, seed, 25.0**2 * 2.5)
+        state, p = mover.state, mover.momentum.copy()
+        if not mover.drift(h) or mover.iterations[0] <= DRIFT_ITERATIONS:
+            continue
+        needed += 1
+        push = tree.masses[:, None] * (tree.positions(mover.state) - tree.positions(state)) / h
+        assert np.abs(tree.generalized_forces(state, push) - p).max() < 1e-9 * np.abs(p).max()
+        if needed == 2:
+            break
+    assert needed == 2
+
+
+def test_angles_do_not_pass_180_degrees():
+    """Three beads with a free angle that opens: the drift that would carry it beyond fails, and says which it was."""
+    chain = build_tree(beads([-1, 0, 1], np.random.default_rng(1)), soft="all").with_joint_inertia([1e3, 1e3, 1e3])
+    bend = int(chain.bend_index[0])
+    q = chain.q_reference.copy()
+    q[bend] = np.pi - 0.05
+    mover = Mover(chain, chain.reference.replace(q=q))
+    mover.momentum[chain.coordinate_dof[bend]] = 1e3 * 0.1 / 0.01
+    mover.momentum = mover.momentum
+    assert not mover.drift(0.01) and mover.out_of_range == bend
+    mover.momentum[chain.coordinate_dof[bend]] *= 0.4
+    assert mover.drift(0.01)
+
+
+def test_singular_matrices_are_noticed():
+    """A torsion beyond a straight angle turns nothing; a rod has no inertia about its axis."""
+    tree = build_tree(beads([-1, 0, 1, 2], np.random.default_rng(2)), soft="rotor bends")
+    q = tree.q_reference.copy()
+    q[tree.bend_index[-1]] = np.pi
+    straight = tree.reference.replace(q=q)
+    with pytest.raises(SolverError, match="singular"):
+        Mover(tree, straight).velocities()
+    with pytest.raises(SolverError, match="singular"):
+        ptd.get_solver("articulated").log_det(tree, straight)
+    rod = build_tree(beads([-1, 0], np.random.default_rng(2)), soft="rotor")
+    with pytest.raises(SolverError, match="singular"):
+        Mover(rod).velocities()

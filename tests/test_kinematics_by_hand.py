@@ -1,0 +1,59 @@
+"""Forward kinematics of a few atoms: coordinates are what they measure, and forces their slopes."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from random_trees import beads, random_state
+
+from peptidyn.core.points import bond_angle, dihedral
+from peptidyn.model.build import build_tree
+
+
+@pytest.fixture(scope="module")
+def tree():
+    return build_tree(beads([-1, 0, 1, 2, 3, 2], np.random.default_rng(3)), soft="all")
+
+
+def measured(atoms, x):
+    points = [x[a] for a in atoms]
+    return {2: lambda a, b: np.linalg.norm(a - b), 3: bond_angle, 4: dihedral}[len(points)](*points)
+
+
+def test_every_coordinate_is_what_its_atoms_measure(tree):
+    """Torsions and phases as dihedrals, bends as angles, stretches as distances; at a state far from the reference."""
+    state = random_state(tree, np.random.default_rng(0), bend_range=0.3)
+    x = tree.positions(state)
+    assert {c.motion for c in tree.coordinates} == {"torsion", "phase", "bend", "stretch"}
+    for value, coordinate in zip(state.q, tree.coordinates, strict=True):
+        change = value - measured(coordinate.atoms, x)
+        assert abs(np.angle(np.exp(1j * change)) if len(coordinate.atoms) == 4 else change) < 1e-10, coordinate
+    assert np.abs(tree.state(x).q - np.where(np.abs(state.q) > np.pi, np.nan, state.q)).max() < 1e-9
+
+
+def test_generalised_forces_are_slopes_of_the_work(tree):
+    """J^T F of every soft coordinate, and of turns and shifts of the base, by differences of F . x."""
+    rng = np.random.default_rng(1)
+    state, F, h = random_state(tree, rng), rng.normal(size=(tree.n_atoms, 3)), 1e-6
+    forces = tree.generalized_forces(state, F)
+    for k, place in enumerate(tree.coordinate_dof):
+        e = np.zeros(tree.n_coordinates)
+        e[k] = h
+        work = (F * (tree.positions(state.replace(q=state.q + e)) - tree.positions(state.replace(q=state.q - e)))).sum()
+        assert forces[place] == pytest.approx(work / (2 * h), abs=1e-7)
+    x = tree.positions(state)
+    assert forces[3:6] == pytest.approx(F.sum(axis=0), abs=1e-12)
+    assert forces[:3] == pytest.approx(np.cross(x - state.base_position[0], F).sum(axis=0), abs=1e-12)
+
+
+def test_velocities_are_slopes_of_positions(tree):
+    rng = np.random.default_rng(2)
+    state, v, h = random_state(tree, rng), rng.normal(size=tree.n_dof), 1e-6
+    v[:6] = 0.0
+    rate = v[tree.coordinate_dof]
+    moved = [tree.positions(state.replace(q=state.q + sign * h * rate)) for sign in (1, -1)]
+    assert np.abs(tree.velocities(state, v) - (moved[0] - moved[1]) / (2 * h)).max() < 1e-7
+    inert = tree.with_joint_inertia(rng.random(tree.n_coordinates))
+    expected = tree.generalized_forces(state, tree.masses[:, None] * tree.velocities(state, v))
+    expected[tree.coordinate_dof] += inert.joint_inertia * rate
+    assert inert.momenta(state, v) == pytest.approx(expected, abs=1e-12)

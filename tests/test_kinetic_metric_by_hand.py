@@ -1,0 +1,64 @@
+"""Joint inertias by hand: a_i = sqrt(k_i) sum_j |k_ij| / sqrt(k_j) (T / 2 pi)^2, with curvatures k by differences."""
+
+from __future__ import annotations
+
+import butane
+import numpy as np
+import openmm
+import pytest
+
+import peptidyn as ptd
+
+
+def coupled_butane():
+    """Butane with springs between its first and third, and second and fourth atoms, which couple bonds and angles."""
+    system = openmm.System()
+    for _ in range(4):
+        system.addParticle(butane.MASS)
+    bonds, angles = openmm.HarmonicBondForce(), openmm.HarmonicAngleForce()
+    for i in range(3):
+        bonds.addBond(i, i + 1, butane.BOND, 60000.0)
+    for i in range(2):
+        angles.addAngle(i, i + 1, i + 2, butane.ANGLE, 120.0)
+        bonds.addBond(i, i + 2, 2 * butane.BOND * np.sin(butane.ANGLE / 2), 9000.0)
+    torsion = openmm.PeriodicTorsionForce()
+    torsion.addTorsion(0, 1, 2, 3, 3, 0.0, 4.0)
+    for force in (bonds, angles, torsion):
+        system.addForce(force)
+    return system
+
+
+def curvatures(tree, system, h=1e-4):
+    """Return d2V/dq_i dq_j at the reference by differences of energies."""
+    context = openmm.Context(system, openmm.VerletIntegrator(0.001), openmm.Platform.getPlatformByName("Reference"))
+
+    def energy(*steps):
+        q = tree.q_reference.copy()
+        for k, step in steps:
+            q[k] += step
+        context.setPositions(tree.positions(tree.reference.replace(q=q)))
+        return context.getState(energy=True).getPotentialEnergy()._value
+
+    n = tree.n_coordinates
+    H = np.empty((n, n))
+    for i in range(n):
+        for j in range(n):
+            terms = [a * b * energy((i, a * h), (j, b * h)) for a in (1, -1) for b in (1, -1)]
+            H[i, j] = sum(terms) / (4 * h * h)
+    return H
+
+
+@pytest.mark.parametrize("steps_per_period", [8.0, 12.0])
+def test_stiff_coordinates_get_the_period_that_was_asked_for(steps_per_period):
+    system, topology = coupled_butane(), butane.make_topology()
+    chain = butane.make_tree()
+    x = chain.positions(chain.reference.replace(torsions=[1.1]))
+    tree = ptd.build_tree(ptd.Structure.from_openmm(topology, system, x), "all")
+    timestep = 0.012
+    found = ptd.joint_inertia(tree, system, timestep, steps_per_period=steps_per_period)
+    stiff = np.concatenate([tree.stretch_index, tree.bend_index])
+    H = curvatures(tree, system)
+    k = np.abs(np.diag(H))
+    bound = (np.sqrt(k) * (np.abs(H) / np.sqrt(k)[None, :]).sum(axis=1))[stiff]
+    assert (bound > 1.1 * k[stiff]).any()  # couplings count
+    assert found[stiff] == pytest.approx(bound * (steps_per_period * timestep / (2 * np.pi)) ** 2, rel=2e-3)

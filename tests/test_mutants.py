@@ -1,0 +1,84 @@
+"""The list of faults that tests must notice, and the machinery that tries them."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+import mutants
+from mutants import Fault, choose, faulty, read_faults
+from peptidyn.core.errors import ArgumentError
+
+ROOT = Path(mutants.__file__).parents[1]
+FAULTS = read_faults()
+
+
+@pytest.mark.parametrize("file", sorted({fault.file for fault in FAULTS}))
+def test_every_fault_replaces_text_that_is_there_once(file):
+    """Where code changes, its faults change with it: one that no longer applies tests nothing."""
+    text = (ROOT / file).read_text(encoding="utf-8")
+    for fault in (fault for fault in FAULTS if fault.file == file):
+        broken = faulty(fault, text)
+        assert broken != text
+        compile(broken, file, "exec")
+
+
+def test_the_faults_cover_the_rooms_of_physics():
+    assert len(FAULTS) >= 100 and len({(f.file, f.what) for f in FAULTS}) == len(FAULTS)
+    folders = {Path(fault.file).parent.name for fault in FAULTS}
+    assert folders == {"core", "engine", "integrators", "kernels", "metric", "model", "sampling"}
+    assert sum(bool(fault.reason) for fault in FAULTS) <= 0.05 * len(FAULTS)
+    for test in {test for fault in FAULTS for test in fault.tests}:
+        file, _, name = test.partition("::")
+        assert f"def {name}" in (ROOT / file).read_text(encoding="utf-8")
+
+
+def test_text_that_is_missing_or_stands_twice_is_refused():
+    fault = Fault("x", "file.py", "a = 1", "a = 2", ())
+    assert faulty(fault, "a = 1\n") == "a = 2\n"
+    for text in ("", "a = 1\na = 1\n"):
+        with pytest.raises(ArgumentError, match=f"stands {text.count('a')} times in file.py"):
+            faulty(fault, text)
+    with pytest.raises(ArgumentError, match="no fault is about 'astrology'"):
+        choose("astrology")
+    assert {fault.file for fault in choose("swaps.py")} == {"peptidyn/sampling/swaps.py"}
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="faults are tried in forks")
+def test_faults_are_caught_survive_or_never_end(tmp_path, monkeypatch):
+    """A small project with a test that sees one of three faults, and a loop that ends no more."""
+    files = {
+        "benchmarks/pytest_server.py": (ROOT / "benchmarks" / "pytest_server.py").read_text(encoding="utf-8"),
+        "benchmarks/faults.toml": (
+            "[[room]]\nfile = 'small/code.py'\ntests = ['code']\n"
+            "[[room.fault]]\nwhat = 'seen'\nold = 'x + 1'\nnew = 'x - 1'\n"
+            "[[room.fault]]\nwhat = 'unseen'\nold = 'x * 1'\nnew = 'x * 2'\nreason = 'nobody asks'\n"
+            "[[room.fault]]\nwhat = 'endless'\nold = 'while x > 9'\nnew = 'while x > 0'\n"
+        ),
+        "small/__init__.py": "",
+        "small/code.py": (
+            "import time\n\ndef f(x):\n    while x > 9:\n        time.sleep(1)\n    return x + 1\n\n"
+            "def g(x):\n    return x * 1\n"
+        ),
+        "tests/test_code.py": "from small.code import f\n\ndef test_f():\n    assert f(1) == 2\n",
+        "pyproject.toml": "[tool.pytest.ini_options]\n",
+    }
+    for name, text in files.items():
+        (tmp_path / "project" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "project" / name).write_text(text)
+    monkeypatch.setattr(mutants, "ROOT", tmp_path / "project")
+    monkeypatch.setattr(mutants, "COPIED", ("small", "tests", "pyproject.toml"))
+    report = mutants.measure(seconds=20, work=tmp_path / "work")
+    outcome = {row["fault"]: (row["outcome"], row["test"]) for row in report["faults"]}
+    assert outcome == {
+        "seen": ("caught", "tests/test_code.py::test_f"), "unseen": ("survived", ""), "endless": ("timed out", ""),
+    }  # fmt: skip
+    text = mutants.tables(report)
+    assert "1 of 3 faults survived (33.3%)" in text and "- survived: small/code.py: unseen (nobody asks)" in text
+    assert (tmp_path / "work/copy-0/project/small/code.py").read_text() == files["small/code.py"]
+    (tmp_path / "project/tests/test_code.py").write_text("def test_f():\n    assert False\n")
+    with pytest.raises(ArgumentError, match="without a fault: caught"):
+        mutants.measure(only="unseen", seconds=10, work=tmp_path / "work")

@@ -1,0 +1,162 @@
+"""What may turn, bond by bond: orders and lengths of bonds, amides, rings, disulfides, selections."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from random_trees import Beads
+
+import peptidyn as ptd
+from peptidyn.core.atoms import Atoms
+from peptidyn.core.points import dihedral, place
+from peptidyn.model.soft import parse_soft
+
+
+def molecule(elements, bonds, positions, orders=None, residues=None):
+    """Return a molecule from elements, bonds (i, j) and positions in nm; order 0 is not known."""
+    n = len(elements)
+    residue = np.zeros(n, dtype=np.int64) if residues is None else np.array(residues)
+    count = int(residue.max()) + 1
+    atoms = Atoms(
+        name=np.array([f"{e}{i}" for i, e in enumerate(elements)]),
+        element=np.array(list(elements)),
+        residue=residue,
+        residue_name=np.array(["LIG"] * count),
+        residue_id=np.array([str(r + 1) for r in range(count)]),
+        residue_chain=np.zeros(count, dtype=np.int64),
+        chain_id=np.array(["A"]),
+        bonds=np.array(sorted(bonds), dtype=np.int64),
+        bond_order=np.zeros(len(bonds)) if orders is None else np.array(orders, dtype=float),
+    )
+    masses = np.array([{"C": 12.0, "N": 14.0, "O": 16.0, "S": 32.0, "H": 1.0}[e] for e in elements])
+    return Beads(atoms, np.array(positions, dtype=float), masses)
+
+
+def chain(elements, length=0.15, orders=None, residues=None, middle=None):
+    """Return atoms in a row with angles of 110 degrees and torsions of 60; the middle bond may have its own length."""
+    x = [np.zeros(3), np.array([length, 0.0, 0.0])]
+    x.append(x[1] + length * np.array([np.cos(1.2), np.sin(1.2), 0.0]))
+    for _ in elements[3:]:
+        x.append(place(*x[-3:], length, 1.92, 1.05))
+    if middle is not None:  # of four atoms
+        shift = (middle - length) * (x[2] - x[1]) / length
+        x[2], x[3] = x[2] + shift, x[3] + shift
+    bonds = [(i, i + 1) for i in range(len(elements) - 1)]
+    return molecule(elements, bonds, x, orders, residues)
+
+
+def kinds(structure, soft="rotor"):
+    return [c.kind for c in ptd.build_tree(structure, soft=soft).coordinates]
+
+
+@pytest.mark.parametrize(("order", "turns"), [(1.0, True), (1.5, False), (2.0, False), (3.0, False)])
+def test_only_single_bonds_turn(order, turns):
+    """1.5 is aromatic, or an amide as some files write it."""
+    assert kinds(chain("CCCC", orders=[1.0, order, 1.0])) == (["rotor"] if turns else [])
+
+
+@pytest.mark.parametrize(("length", "turns"), [(0.153, True), (0.143, True), (0.140, False), (0.133, False)])
+def test_without_orders_short_bonds_are_double(length, turns):
+    assert kinds(chain("CCCC", middle=length)) == (["rotor"] if turns else [])
+
+
+def test_amides_turn_with_omega_only():
+    """C-C(=O)-N-C."""
+    x = chain("CCNC").positions
+    structure = molecule("CCNCO", [(0, 1), (1, 2), (1, 4), (2, 3)], [*x, x[1] + [0.0, -0.05, 0.11]], [1, 1, 2, 1])
+    assert kinds(structure, "rotor") == [] and kinds(structure, "omega") == ["amide"]
+
+
+def test_methyl_and_polar_rotors_are_told_apart():
+    """CH3 on a chain, and OH on another one."""
+    for end, word, other in (("C", "methyl", "polar"), ("O", "polar", "methyl")):
+        structure = chain(["N", "C", end, "H"], length=0.15)
+        assert kinds(structure, word) == [word] and kinds(structure, other) == []
+
+
+def ring(elements, radius_of=0.15, pucker=0.0, tail=True, residues=None):
+    """Return a ring with a tail of two atoms, regular but for every other atom being `pucker` out of the plane."""
+    n = len(elements)
+    angle = 2 * np.pi * np.arange(n) / n
+    radius = radius_of / (2 * np.sin(np.pi / n))
+    x = np.stack([radius * np.cos(angle), radius * np.sin(angle), pucker * (-1.0) ** np.arange(n)], axis=1)
+    bonds = [tuple(sorted((i, (i + 1) % n))) for i in range(n)]
+    return molecule(list(elements), bonds, x, residues=residues)
+
+
+@pytest.mark.parametrize(("n", "cut"), [(5, 0), (6, 0), (8, 0), (9, 1), (12, 1)])
+def test_rings_of_more_than_eight_atoms_are_cut(n, cut):
+    tree = ptd.build_tree(ring("C" * n, pucker=0.03), soft="rotor")
+    assert len(tree.cut_bonds) == cut and (tree.n_torsions > 0) == (cut > 0)
+
+
+def test_soft_rings_open_where_they_can_pucker():
+    """With three bonds per atom a flat ring is aromatic; a puckered one is not."""
+    for pucker, cut in ((0.0, 0), (0.02, 1)):
+        assert len(ptd.build_tree(ring("C" * 6, pucker=pucker), soft="rings").cut_bonds) == cut
+
+
+@pytest.mark.parametrize(("residues", "cut"), [((0, 0, 0, 1, 1, 1), [[2, 3]]), ((0,) * 6, [])])
+def test_disulfides_between_residues_are_cut(residues, cut):
+    """A ring C-C-S-S-C-C: the bond S-S is left out of the tree if it joins two residues."""
+    tree = ptd.build_tree(ring("CCSSCC", radius_of=0.18, pucker=0.03, residues=residues), soft="rotor")
+    assert tree.cut_bonds.tolist() == cut
+    assert (tree.n_torsions > 0) == bool(cut)
+
+
+def test_words_stand_for_their_kinds():
+    assert parse_soft("psi") == {"psi", "carboxyl"} and parse_soft("omega") == {"omega", "amide"}
+    assert {"omega", "amide", "phi", "N-CA-C", "angle", "phase"} <= parse_soft("heavy")
+    assert not parse_soft("heavy") & {"bond", "bond-H", "angle-H", "phase-H", "methyl", "polar", "ring", "stiff"}
+    assert parse_soft("torsions") == parse_soft("phi psi chi")
+
+
+@pytest.fixture(scope="module")
+def dipeptide():
+    return ptd.build_peptide("AA", phi=-75, psi=60)
+
+
+def test_backbone_torsions_are_those_that_a_peptide_is_built_with(dipeptide):
+    tree = ptd.build_tree(dipeptide, "phi psi omega")
+    for value, c in zip(np.rad2deg(tree.reference.torsions), tree.torsions, strict=True):
+        expected = {"phi": -75.0, "psi": 60.0, "omega": 180.0}[c.kind]
+        assert abs((value - expected + 180) % 360 - 180) < 1e-6, c
+        names = [str(tree.atoms.name[a]) for a in c.atoms]
+        assert c.kind == "omega" or names == {"phi": ["C", "N", "CA", "C"], "psi": ["N", "CA", "C", "N"]}[c.kind]
+        assert value == pytest.approx(np.rad2deg(dihedral(*dipeptide.positions[list(c.atoms)])), abs=1e-9)
+
+
+def test_backbone_angles_are_those_of_their_names(dipeptide):
+    tree = ptd.build_tree(dipeptide, "phi psi angles")
+    assert {c.kind for c in tree.bends} == {"N-CA-C", "CA-C-N", "C-N-CA"}
+    for c in tree.bends:
+        assert "-".join(str(tree.atoms.name[a]) for a in c.atoms) == c.kind
+    # everything beyond an opened angle moves, and the angle is what its three atoms enclose
+    moved = tree.reference.replace(bends=tree.reference.bends + 0.05)
+    assert np.abs(tree.state(tree.positions(moved)).bends - moved.bends).max() < 1e-9
+
+
+def test_a_bond_is_soft_where_both_of_its_atoms_are_selected(dipeptide):
+    """omega of the first residue leads to the second: it is not within the first."""
+    assert kinds(dipeptide, "omega in resid 1") == []
+    assert kinds(dipeptide, "omega in resid 1 to 2") == ["omega"]
+
+
+def test_rigid_selections_do_not_turn(dipeptide):
+    free = ptd.build_tree(dipeptide, "phi psi")
+    held = ptd.build_tree(dipeptide, "phi psi", rigid="resid 1")
+    assert free.n_torsions == 4 and {c.residue for c in held.torsions} == {2}
+    reasons = {bond.why for bond in held.hard_bonds if bond.kind in ("phi", "psi")}
+    assert reasons == {"inside a rigid selection"}
+
+
+def test_unknown_orders_are_not_single(dipeptide):
+    """The same molecule with and without orders has the same rotors."""
+    bare = Beads(
+        replace(dipeptide.atoms, bond_order=np.zeros_like(dipeptide.atoms.bond_order)),
+        dipeptide.positions,
+        dipeptide.masses,
+    )
+    assert kinds(bare, "phi psi omega methyl") == kinds(dipeptide, "phi psi omega methyl")
