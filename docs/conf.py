@@ -51,6 +51,7 @@ MORE = {
     "sampling": ["peptidyn.sampling.gibbs.Samples", "peptidyn.sampling.moves.Move"],
     "runs": [
         "peptidyn.runs.run.RunResult", "peptidyn.runs.exchange.ExchangeResult", "peptidyn.runs.run_folder.RunFolder",
+        "peptidyn.runs.exchange_run.ExchangeRun",
         "peptidyn.runs.settings.ModelSettings", "peptidyn.runs.settings.RunSettings",
         "peptidyn.runs.settings.ExchangeSettings",
     ],

@@ -71,17 +71,42 @@ def test_report_of_a_finished_run(finished, capsys):
     assert page.addresses and all(address.startswith("data:image/png;base64,") for address in page.addresses)
     assert "default-src 'none'" in text
     assert [a["id"] for t, a in page.tags if a.get("role") == "tab"] == [
-        f"tab-{key}" for key in ("overview", "energy", "torsions", "fixman", "step", "view")
+        f"tab-{key}" for key in ("overview", "energy", "torsions", "structure", "fixman", "step", "view")
     ]
     overview = section(text, "overview")
     for phrase in ("The run is complete", "ghmc", "<td>vacuum</td>", "8.", "42", "seed"):
         assert phrase in overview
     assert "Acceptance rate of all proposals" in section(text, "energy")
     assert section(text, "torsions").count(" of chain A, residue ALA ") == 6
+    structure = section(text, "structure")
+    for phrase in ("RMSD (nm)", "radius of gyration (nm)", "helix content", "hydrogen bonds", "by DSSP", "alpha"):
+        assert phrase in structure
     assert "effective sample size" in section(text, "fixman")
     assert "steps per period" in section(text, "step")
     # the licence of the viewer library goes with it
     assert "University of Pittsburgh" in text and "$3Dmol" in text
+
+
+def test_energies_add_up(finished):
+    """The mean total is the sum of its parts, U_F among them; without U_F there is no such row."""
+    rows = re.findall(
+        r"<tr><td>([^<]*) \(kJ/mol\)</td><td[^>]*>([^<]*)</td>", section(write_report(finished).read_text(), "energy")
+    )
+    mean = {name: float(value) for name, value in rows}
+    assert list(mean) == ["potential", "kinetic", "Fixman, U_F", "total"]
+    assert mean["total"] == pytest.approx(mean["potential"] + mean["kinetic"] + mean["Fixman, U_F"], abs=0.02)
+
+
+def test_populations_of_torsions(finished):
+    """The parts of all wells of a torsion add up to one, and are counted as by hand."""
+    table = read_run(finished).table
+    texts = re.findall(r"<td>([-0-9]+: [^<]*)</td>", section(write_report(finished).read_text(), "torsions"))
+    assert len(texts) == 6
+    psi = np.rad2deg(table["torsions"][:, 1])
+    parts = [[float(x) for x in re.findall(r": ([\d.]+)", text)] for text in texts]
+    assert all(sum(part) == pytest.approx(1.0, abs=0.02) for part in parts)
+    near = (np.abs((psi + 40 + 180) % 360 - 180) < np.abs((psi - 150 + 180) % 360 - 180)).mean()
+    assert table["torsion_kind"][1] == "psi" and max(parts[1]) == pytest.approx(max(near, 1 - near), abs=0.01)
 
 
 def test_the_view_holds_the_trajectory(finished):
@@ -148,6 +173,7 @@ def test_other_ensembles(tmp_path, ensemble):
     text = write_report(folder).read_text()
     assert "weights below remove the bias" in section(text, "fixman")
     assert ("The energy drifts by" in text) == (ensemble == "nve")
+    assert "Fixman, U_F" not in section(text, "energy")
     assert f"The {ensemble} ensemble makes no proposals" in text
 
 
@@ -208,7 +234,7 @@ def test_refusals(finished, tmp_path, capsys):
     exchange = tmp_path / "exchange"
     exchange.mkdir()
     (exchange / "exchange.toml").write_text("")
-    with pytest.raises(ArgumentError, match="replica exchange run"):
+    with pytest.raises(ArgumentError, match="holds a replica exchange run"):
         read_run(exchange)
     empty = tmp_path / "empty"
     shutil.copytree(finished, empty)

@@ -16,6 +16,7 @@ from real_structures import DATA
 from report_runs import make_interrupted, make_killed, make_run
 
 from peptidyn.analysis.report import write_report
+from peptidyn.cli import main
 
 pytestmark = pytest.mark.browser
 
@@ -95,7 +96,7 @@ def viewer_picture(browser):
 @pytest.mark.parametrize("kind", ["finished", "interrupted", "killed"])
 def test_tabs_and_viewer(browser, reports, kind):
     browser.get(Path(reports[kind]).resolve().as_uri())
-    for key in ("overview", "energy", "torsions", "fixman", "step", "view"):
+    for key in ("overview", "energy", "torsions", "structure", "fixman", "step", "view"):
         click(browser, f"tab-{key}")
         shown = browser.execute_script(
             "return [...document.querySelectorAll('[role=tabpanel]')].filter(p => !p.hidden).map(p => p.id)"
@@ -111,6 +112,24 @@ def test_tabs_and_viewer(browser, reports, kind):
     assert len(np.unique(first.reshape(-1, 3), axis=0)) > 100
     last = 10 if kind == "killed" else 14
     assert slide(browser, str(last)).startswith(f"frame {last + 1} of {last + 1}")
+    assert errors(browser) == []
+
+
+def test_exchange(browser, tmp_path):
+    """The report of replica exchange: tabs, pictures, and the view of the lowest temperature."""
+    folder = tmp_path / "exchange"
+    quick = ("--replicas", "2", "--iterations", "4", "--interval", "10", "--warm-up", "0", "--platform", "Reference")
+    command = ["exchange", str(DATA / "ala10-helix.pdb"), "--solvent", "vacuum", "--seed", "3", *quick, "-q"]
+    assert main([*command, "-o", str(folder)]) == 0
+    browser.get(write_report(folder).resolve().as_uri())
+    for key in ("overview", "exchange", "energy", "melting", "structure", "view"):
+        click(browser, f"tab-{key}")
+        broken = "[...document.images].filter(i => i.offsetParent && !(i.complete && i.naturalWidth)).length"
+        assert browser.execute_script(f"return {broken}") == 0
+    wait_for(browser, "window.peptidynView !== undefined")
+    picture = viewer_picture(browser)
+    assert (picture < 250).any(axis=2).mean() > 0.02 and (picture > 250).all(axis=2).mean() > 0.3
+    assert slide(browser, "3") == "frame 4 of 4, iteration 3"
     assert errors(browser) == []
 
 

@@ -14,6 +14,7 @@ from peptidyn.engine import checkpoints
 from peptidyn.engine.systems import make_system
 from peptidyn.integrators.mover import Mover
 from peptidyn.io import readers
+from peptidyn.runs.exchange_run import ExchangeRun
 from peptidyn.runs.preparation import prepare_structure
 from peptidyn.runs.run_folder import RunFolder
 from peptidyn.runs.settings import RunSettings, resolve_settings
@@ -127,7 +128,7 @@ def test_an_exchange_run_is_replaced_by_a_run(tmp_path):
     small = {"replicas": 2, "tmin": 300, "tmax": 330, "iterations": 2, "interval": 10, "warm_up": 0, "seed": 1}
     result = ptd.exchange(DATA / "ala1.pdb", **where, **small)
     assert result.summary["iterations"] == 2 and not result.interrupted
-    assert len(RunFolder(tmp_path / "x").read_exchange()[0]) == 2
+    assert len(ExchangeRun(tmp_path / "x").walk) == 2
     (tmp_path / "x" / "notes.txt").write_text("mine")
     (tmp_path / "x" / ".checkpoint.npz.abc").write_text("half of a file that a killed run was writing")
     ptd.run(DATA / "ala1.pdb", steps=5, overwrite=True, **{**QUICK, **where})

@@ -11,8 +11,8 @@ import numpy as np
 
 from peptidyn.analysis.plots import BARS, DARK, LIGHT, LINE, MARK, add_legend, new_figure, save_figure
 from peptidyn.core.statistics import statistical_inefficiency
-from peptidyn.runs.run_folder import RunFolder
-from peptidyn.sampling.mbar import TemperatureMBAR, energies_by_level
+from peptidyn.runs.exchange_run import ExchangeRun
+from peptidyn.sampling.mbar import TemperatureMBAR
 
 
 def plot_exchange(folder: str | os.PathLike[str]) -> list[Path]:
@@ -28,26 +28,29 @@ def plot_exchange(folder: str | os.PathLike[str]) -> list[Path]:
     list of Path
         The pictures; empty if the run has fewer than two iterations.
     """
-    run = RunFolder(folder)
-    walk, rows = run.read_exchange()
-    if len(walk) < 2:
+    run = ExchangeRun(folder)
+    if len(run.walk) < 2:
         return []
-    summary = run.summary
-    T = np.array(summary["temperatures_K"])
-    energies = energies_by_level(rows, len(T))
-    mbar = TemperatureMBAR(energies, T)
-    figures = {
-        "temperatures": _walk_figure(walk, T, summary["round_trips"]),
-        "acceptance": _acceptance_figure(summary, T, mbar.overlap),
-        "overlap": _overlap_figure(mbar.overlap, T),
-        "energies": _energies_figure(energies, mbar, T),
-    }
+    figures = exchange_figures(run)
     for name, figure in figures.items():
         save_figure(figure, run.path / f"{name}.png")
     return [run.path / f"{name}.png" for name in figures]
 
 
-def _walk_figure(walk: np.ndarray, T: np.ndarray, trips: list[int]) -> Any:
+def exchange_figures(run: ExchangeRun) -> dict[str, Any]:
+    """Return figures of temperatures visited, acceptance rates, overlap and energies."""
+    T = run.temperatures
+    energies = [run.energies(level)["potential"] for level in range(len(T))]
+    mbar = TemperatureMBAR(energies, T)
+    return {
+        "temperatures": _walk_figure(run.walk, T, int(run.round_trips.sum())),
+        "acceptance": _acceptance_figure(run, mbar.overlap),
+        "overlap": _overlap_figure(mbar.overlap, T),
+        "energies": _energies_figure(energies, mbar, T),
+    }
+
+
+def _walk_figure(walk: np.ndarray, T: np.ndarray, trips: int) -> Any:
     """One row per replica, coloured by its temperature: a replica that travels changes colour along its row."""
     n = len(T)
     figure, axes = new_figure(figsize=(8.0, 1.6 + 0.32 * min(n, 24)))
@@ -59,23 +62,25 @@ def _walk_figure(walk: np.ndarray, T: np.ndarray, trips: list[int]) -> Any:
     ticks = np.unique(np.linspace(0, n - 1, min(n, 8)).round().astype(int))
     bar.set_ticks(ticks, labels=[f"{T[k]:.0f}" for k in ticks])
     axes.set_yticks(np.arange(n) if n <= 24 else np.arange(0, n, 10))
-    axes.set(xlabel="iteration", ylabel="replica", title=f"Temperatures visited; {sum(trips)} round trips")
+    axes.set(xlabel="iteration", ylabel="replica", title=f"Temperatures visited; round trips: {trips}")
     return figure
 
 
-def _acceptance_figure(summary: dict[str, Any], T: np.ndarray, overlap: np.ndarray) -> Any:
+def _acceptance_figure(run: ExchangeRun, overlap: np.ndarray) -> Any:
     """Acceptance rates of exchanges, beside the overlap of the pair, and of moves."""
     figure, (left, right) = new_figure(1, 2, figsize=(9.5, 4.0))
+    T = run.temperatures
     pairs = np.arange(len(T) - 1)
-    left.bar(pairs, np.array(summary["exchange_acceptance"], dtype=float), label="acceptance rate", **BARS)
+    left.bar(pairs, run.acceptance, label="acceptance rate", **BARS)
     left.plot(pairs, overlap.diagonal(1), "D", color=DARK, label="overlap")
     left.axhline(0.2, label="0.2, a usual aim", **MARK)
     left.set(ylim=(0, 1.15), xlabel="pair (K)", title="Exchanges of neighbours")
     left.set_xticks(pairs, [f"{a:.0f}–{b:.0f}" for a, b in pairwise(T)], rotation=45, ha="right")
     add_legend(left, ncols=3, loc="upper center")
-    moves = np.array(summary["move_acceptance"], dtype=float)
-    for column, move in enumerate(summary["moves"]):
-        right.plot(T, moves[:, column], "o-", color=(DARK, LIGHT)[column % 2], markersize=4, label=move["move"])
+    for column, move in enumerate(run.moves):
+        right.plot(
+            T, run.move_acceptance[:, column], "o-", color=(DARK, LIGHT)[column % 2], markersize=4, label=move["move"]
+        )
     right.set(ylim=(0, 1.02), xlabel="temperature (K)", ylabel="acceptance rate", title="Moves")
     add_legend(right)
     return figure

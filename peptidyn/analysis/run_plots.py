@@ -77,14 +77,16 @@ def energy_figure(table: Table, target: float | None) -> Any:
     """Energies and kinetic temperature along the run; `target` is the temperature (K) of its heat bath, if any."""
     figure, (upper, lower) = new_figure(2, 1, figsize=(8.0, 5.4), sharex=True)
     time = table["time"]
-    for name, style, colour in (("potential", "-", DARK), ("kinetic", ":", "black"), ("total", "--", LIGHT)):
-        upper.plot(time, table[name], style, linewidth=1.0, color=colour, label=name)
-    if table["fixman"].any():
-        # only its changes matter: the level of ln det M depends on units
-        level = table["fixman"] - table["fixman"].mean() + table["potential"].mean()
-        upper.plot(time, level, "-.", linewidth=0.9, color="grey", label="Fixman, shifted")
-    upper.set(ylabel="energy (kJ/mol)", title="Energies and temperature")
-    add_legend(upper, ncols=4)
+    total = "total, with $U_F$" if table["fixman"].any() else "total"
+    for name, style, colour, label in (
+        ("potential", "-", DARK, "potential"),
+        ("kinetic", ":", "black", "kinetic"),
+        ("total", "--", LIGHT, total),
+    ):
+        mean = float(table[name].mean())
+        upper.plot(time, table[name] - mean, style, linewidth=1.0, color=colour, label=f"{label}: {mean:.0f}")
+    upper.set(ylabel="energy − mean (kJ/mol)", title="Energies and temperature")
+    add_legend(upper, ncols=3, title="means (kJ/mol)", title_fontsize=8)
     mean = float(table["temperature"].mean())
     lower.plot(time, table["temperature"], **LINE)
     lower.axhline(mean, label=f"mean {mean:.1f} K", **MARK)

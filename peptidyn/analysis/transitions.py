@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-_THREEFOLD = ((60.0, 30.0), (180.0, 30.0), (-60.0, 30.0))
+THREEFOLD = ((60.0, 30.0), (180.0, 30.0), (-60.0, 30.0))
 CORES: dict[str, tuple[tuple[float, float], ...]] = {
     "phi": ((-100.0, 60.0), (60.0, 30.0)),
     "psi": ((-40.0, 40.0), (150.0, 50.0)),
@@ -31,7 +31,7 @@ def well_of(degrees: Any, kind: str) -> np.ndarray:
     """
     angle = np.asarray(degrees, dtype=np.float64)
     well = np.full(angle.shape, -1)
-    for index, (centre, width) in enumerate(CORES.get(kind, _THREEFOLD)):
+    for index, (centre, width) in enumerate(CORES.get(kind, THREEFOLD)):
         inside = np.abs((angle - centre + 180.0) % 360.0 - 180.0) <= width
         well[inside] = index
     # carry the last core forward through the frames between cores

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from importlib.metadata import version
 
 from peptidyn._version import __version__
-from peptidyn.cli import build, completion, exchange, fixman, inspect, report, run
+from peptidyn.cli import build, completion, exchange, extract, fixman, inspect, report, run
 from peptidyn.cli.options import name_flags
 from peptidyn.cli.terminal import paint
 from peptidyn.core.errors import PeptidynError
@@ -34,7 +34,7 @@ _EPILOG = """examples:
   peptidyn fixman --map data/ala1.pdb --residue 2 -o map.csv --plot
 """
 
-COMMANDS = (run, exchange, report, inspect, build, fixman, completion)
+COMMANDS = (run, exchange, report, extract, inspect, build, fixman, completion)
 """Modules of this package with one command each: `add_command` adds its parser, in the order of --help."""
 
 

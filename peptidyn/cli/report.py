@@ -1,4 +1,4 @@
-"""`peptidyn report`: one HTML file about a run."""
+"""`peptidyn report`: one HTML file about a run or about replica exchange."""
 
 from __future__ import annotations
 
@@ -12,12 +12,16 @@ def add_command(commands: argparse._SubParsersAction) -> None:
     """Add the command to the parser."""
     p = commands.add_parser(
         "report",
-        help="write an HTML page about a run: energies, torsions, Fixman potential, time step, 3-D view",
-        description="Write one HTML file about a run. It holds everything it shows, also the 3-D viewer, and opens in "
-        "a browser without network. The run may be finished, interrupted or still running.",
-        **examples("peptidyn report ala10", "peptidyn report ala10 -o ala10.html --overwrite"),
+        help="write an HTML page about a run or replica exchange: energies, torsions, structure, melting, 3-D view",
+        description="Write one HTML file about a run or about replica exchange. It holds everything it shows, also the "
+        "3-D viewer, and opens in a browser without network. The run may be finished, interrupted or still running.",
+        **examples(
+            "peptidyn report ala10",
+            "peptidyn report ala10 -o ala10.html --overwrite",
+            "peptidyn report ala10-exchange",
+        ),
     )
-    p.add_argument("folder", metavar="RUN_DIR", help="the folder that `peptidyn run` wrote")
+    p.add_argument("folder", metavar="RUN_DIR", help="the folder that `peptidyn run` or `peptidyn exchange` wrote")
     p.add_argument("-o", "--output", metavar="HTML", help="file to write (default: report.html in RUN_DIR)")
     p.add_argument("--overwrite", action="store_true", help="replace the file if it exists")
     p.add_argument("-q", "--quiet", action="store_true", help="print nothing but errors")

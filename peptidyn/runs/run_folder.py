@@ -52,7 +52,6 @@ from peptidyn.model.build import build_tree
 from peptidyn.model.tree import TreeModel
 from peptidyn.runs.preparation import load_prepared
 from peptidyn.runs.settings import ExchangeSettings, ModelSettings, RunSettings, S, resolve_settings
-from peptidyn.sampling.storage import ENERGIES, ExchangeFolder
 
 LOG, TORSIONS, ROWS = "log.csv", "torsions.npz", "torsions.npz.rows"
 
@@ -269,20 +268,6 @@ class RunFolder(RunFiles):
             q[:, places] = self.table[name]
         return q
 
-    # ------------------------------------------------------------------ replica exchange
-
-    def read_exchange(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return the walk of the replicas (n_iterations, n_replicas) and the energies of all their frames.
-
-        See `ExchangeFolder.read_walk` and `peptidyn.sampling.storage.ENERGY_ROW`.
-        """
-        if not (self.path / SUMMARY).exists():
-            raise ArgumentError(f"{self.path} holds no {SUMMARY} to draw from")
-        files = ExchangeFolder(self.path, len(self.summary["temperatures_K"]))
-        walk = files.read_walk()
-        rows = [np.load(files.replica(r) / ENERGIES) for r in range(files.n_replicas) if len(walk)]
-        return walk, np.concatenate(rows) if rows else np.empty(0)
-
 
 def read_run(folder: str | os.PathLike[str]) -> RunFolder:
     """Return the folder of a single run for a report; ArgumentError if it holds none, or fewer than two frames."""
@@ -290,10 +275,7 @@ def read_run(folder: str | os.PathLike[str]) -> RunFolder:
     if not run.path.is_dir():
         raise ArgumentError(f"there is no folder {run.path}; give the folder of a run")
     if (run.path / ExchangeSettings.stored_as).exists():
-        raise ArgumentError(
-            f"{run.path} holds a replica exchange run; reports are made of single runs, and replica exchange has drawn "
-            "its pictures in the folder"
-        )
+        raise ArgumentError(f"{run.path} holds a replica exchange run and not a single run; read it with ExchangeRun")
     for name in (RunSettings.stored_as, TOPOLOGY):
         if not (run.path / name).exists():
             raise ArgumentError(f"{run.path} holds no run: there is no {name} in it")

@@ -451,12 +451,12 @@ class ReplicaExchange:
     @property
     def acceptance(self) -> np.ndarray:
         """Acceptance rate of exchanges between neighbouring temperatures, (n_replicas - 1,); nan where none yet."""
-        return _rates(self.accepted, self.attempted)
+        return rates(self.accepted, self.attempted)
 
     @property
     def move_acceptance(self) -> np.ndarray:
         """Acceptance rate of every move at every temperature, (n_replicas, n_moves); nan where none was proposed."""
-        return _rates(self.move_counts[..., 1], self.move_counts[..., 0])
+        return rates(self.move_counts[..., 1], self.move_counts[..., 0])
 
     @property
     def round_trips(self) -> np.ndarray:
@@ -541,7 +541,8 @@ class ReplicaExchange:
         self.close()
 
 
-def _rates(accepted: np.ndarray, proposed: np.ndarray) -> np.ndarray:
+def rates(accepted: np.ndarray, proposed: np.ndarray) -> np.ndarray:
+    """Return accepted / proposed; nan where nothing was proposed."""
     return np.divide(accepted, proposed, out=np.full(proposed.shape, math.nan), where=proposed > 0)
 
 

@@ -1,4 +1,4 @@
-"""The HTML of a report: the template assets/page.html, in which every value from a file is escaped."""
+"""The HTML of a report: templates in assets/, in which every value from a file is escaped."""
 
 from __future__ import annotations
 
@@ -8,16 +8,18 @@ from typing import Any
 from peptidyn.core.errors import MissingDependencyError
 
 
-def render_page(**values: Any) -> str:
+def render_page(template: str, **values: Any) -> str:
     """Return the whole page: styles, scripts, pictures and the viewer library are part of it.
 
     Parameters
     ----------
+    template : str
+        ``run.html`` or ``exchange.html``.
     values
         What the template names.
     """
     try:
-        from jinja2 import Environment, StrictUndefined
+        from jinja2 import Environment, FunctionLoader, StrictUndefined
         from markupsafe import Markup
     except ImportError as error:
         raise MissingDependencyError(
@@ -25,9 +27,15 @@ def render_page(**values: Any) -> str:
         ) from error
     assets = files("peptidyn.analysis.report").joinpath("assets")
 
-    def asset(name: str) -> Markup:
-        return Markup(assets.joinpath(name).read_text(encoding="utf-8"))
+    def text(name: str) -> str:
+        return assets.joinpath(name).read_text(encoding="utf-8")
 
-    environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, keep_trailing_newline=True)
+    environment = Environment(
+        loader=FunctionLoader(text),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        keep_trailing_newline=True,
+    )
     environment.policies["json.dumps_kwargs"] = {"allow_nan": False}
-    return environment.from_string(asset("page.html")).render(asset=asset, **values)
+    return environment.get_template(template).render(asset=lambda name: Markup(text(name)), **values)

@@ -62,7 +62,7 @@
     model.setFrame(0);
     model.setStyle({}, styles[style.value]);
     viewer.render();
-    label.textContent = `frame ${frame + 1} of ${count}, ${data.times[frame]} ps`;
+    label.textContent = `frame ${frame + 1} of ${count}, ${data.before}${data.times[frame]}${data.after}`;
   }
 
   function pause() {
