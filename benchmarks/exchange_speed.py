@@ -7,7 +7,8 @@ one process, on threads, and on processes; torsional HMC of the preset `torsions
 100 steps between exchanges. Rounds of ten iterations take turns, after two that start workers and do not count.
 
 wall       seconds per iteration, the smallest of all rounds
-cores      CPU seconds of stretches and driver per second of wall time, in that round
+CPU        seconds of stretches and driver per iteration, in that round
+cores      CPU time per wall time
 busy       part of the time in which a worker has a stretch to run; on a busy machine this is the number to look at,
            since what else runs there stretches both
 relative   wall time relative to that of one process
@@ -121,11 +122,18 @@ def tables(report: Report) -> str:
     for model, kinds in report["models"].items():
         one = kinds["one process"][0]
         rows += [
-            [f"{model}: {label}", cell(1e3 * wall, 0), cell(cores, 2), cell(busy, 2), cell(wall / one, 2)]
+            [
+                f"{model}: {label}",
+                cell(1e3 * wall, 0),
+                cell(1e3 * wall * cores, 0),
+                cell(cores, 2),
+                cell(busy, 2),
+                cell(wall / one, 2),
+            ]
             for label, (wall, cores, busy) in kinds.items()
         ]
     about = f"{REPLICAS} replicas of capped Ala10, 100 steps between exchanges, {report['workers']} workers:"
-    return f"{about}\n\n{table(['replicas', 'wall, ms', 'cores', 'busy', 'relative'], rows)}"
+    return f"{about}\n\n{table(['replicas', 'wall, ms', 'CPU, ms', 'cores', 'busy', 'relative'], rows)}"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
