@@ -13,6 +13,7 @@ import time
 import traceback
 from collections.abc import Sequence
 from importlib.metadata import version
+from typing import Any
 
 from peptidyn._version import __version__
 from peptidyn.cli import build, completion, exchange, extract, fixman, inspect, report, run
@@ -42,10 +43,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; return the exit status."""
     parser = make_parser()
     options = parser.parse_args(arguments)
-    unusable = [name for name, value in vars(options).items() if isinstance(value, str) and not _is_text(value)]
+    unusable = [name for name, value in vars(options).items() if not _is_text(value)]
     if unusable:
         name = {"output": "-o"}.get(unusable[0], f"--{unusable[0].replace('_', '-')}")
-        parser.error(f"the argument of {name} has a NUL byte in it, or is not text in UTF-8")
+        parser.error(f"the argument of {name} is missing, has a NUL byte in it, or is not text in UTF-8")
     begin = time.perf_counter()
     if options.verbose:
         print(f"peptidyn: {', '.join(_versions())}", file=sys.stderr)
@@ -70,10 +71,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
             print(f"peptidyn: {time.perf_counter() - begin:.1f} s", file=sys.stderr)
 
 
-def _is_text(value: str) -> bool:
-    """Whether text can be the name of a file and be written to one."""
+def _is_text(value: Any) -> bool:
+    """Whether a value can be written to a file, if it is text, and be the name of one."""
+    if isinstance(value, list):  # argparse makes an empty one of --flag=--
+        return bool(value) and all(isinstance(one, str) and _is_text(one) for one in value)
     try:
-        return b"\0" not in value.encode("utf-8")
+        return not isinstance(value, str) or b"\0" not in value.encode("utf-8")
     except UnicodeEncodeError:
         return False
 

@@ -62,7 +62,8 @@ class RunFiles:
     @property
     def kind(self) -> str:
         """What its checkpoints are of."""
-        return checkpoints.EXCHANGE if (self.path / "exchange.toml").exists() else checkpoints.SIMULATION
+        exchange = any((self.path / name).exists() for name in ("exchange.toml", "exchanges.csv"))
+        return checkpoints.EXCHANGE if exchange else checkpoints.SIMULATION
 
     @property
     def checkpoint(self) -> Path:

@@ -15,7 +15,7 @@ from peptidyn.core.errors import StructureError
 from peptidyn.core.residues import standard_name
 from peptidyn.core.units import plain_array
 from peptidyn.io.altlocs import Site, choose_locations, site_name
-from peptidyn.io.raw import RawStructure, altloc_note, is_cell, models_note
+from peptidyn.io.raw import RawStructure, altloc_note, is_cell, models_note, one_line
 
 _COVALENT = ("covale", "disulf", "modres")
 _CELL = ("length_a", "length_b", "length_c", "angle_alpha", "angle_beta", "angle_gamma")
@@ -226,7 +226,7 @@ def _openmm_reader(
     try:
         return PDBxFile(stream)
     except (ValueError, IndexError, KeyError) as error:
-        raise StructureError(f"{name} is not an mmCIF file that can be read: {error}") from error
+        raise StructureError(f"{name} is not an mmCIF file that can be read: {one_line(error)}") from error
 
 
 def _cell(table: dict[str, list[str]], name: str) -> dict[str, list[str]]:

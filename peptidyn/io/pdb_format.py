@@ -16,7 +16,7 @@ from peptidyn.core.residues import standard_name
 from peptidyn.core.units import plain_array
 from peptidyn.io.altlocs import Site, choose_locations, site_name
 from peptidyn.io.notes import Note, counted, some
-from peptidyn.io.raw import RawStructure, altloc_note, is_cell, models_note
+from peptidyn.io.raw import RawStructure, altloc_note, is_cell, models_note, one_line
 
 _END_OF_COORDINATES = 54
 
@@ -232,7 +232,7 @@ def _openmm_reader(atoms: list[str], ends: set[int], lines: _Lines, name: str) -
             warnings.simplefilter("ignore")
             return PDBFile(io.StringIO("\n".join(text) + "\nEND\n"))
     except (ValueError, IndexError, AssertionError) as error:
-        raise StructureError(f"{name} is not a PDB file that can be read: {error}") from error
+        raise StructureError(f"{name} is not a PDB file that can be read: {one_line(error)}") from error
 
 
 def _check_not_scattered(topology: Topology, name: str) -> None:

@@ -57,6 +57,11 @@ _SMALLEST_CELL, _LARGEST_CELL = 2.0, 1e6
 """Edges, Angstrom. NMR entries carry a cell of 1 x 1 x 1, which means none."""
 
 
+def one_line(error: Exception) -> str:
+    """Return the message of another library as one line."""
+    return " ".join(str(error).split())
+
+
 def is_cell(values: Sequence[float], where: str) -> bool:
     """Return whether three lengths (Angstrom) and three angles (degrees) are a unit cell, or stand for none.
 
