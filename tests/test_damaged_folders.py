@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from butane_exchange import contents, make
-from real_structures import DATA
+from real_structures import DATA, OPENMM_DATA
 
 import fuzz
 import peptidyn as ptd
@@ -74,6 +74,18 @@ def test_files_of_two_runs_are_told_apart(finished, tmp_path, capsys):
         assert main(["run", "--resume", "--steps", "40", "-q", "-o", str(folder)]) == 2, name
         error = capsys.readouterr().err
         assert error.count("\n") == 1 and (name in error or "checkpoint.npz" in error), error
+
+
+def test_a_force_field_that_was_changed_is_noticed(tmp_path, capsys):
+    field, folder = tmp_path / "field.xml", tmp_path / "x"
+    shutil.copy(OPENMM_DATA / "amber14" / "protein.ff14SB.xml", field)
+    options = [*QUICK, "--no-relax", "--forcefield", str(field), "--steps", "5"]
+    assert main(["run", str(DATA / "ala1.pdb"), *options, "-o", str(folder)]) == 0
+    assert main(["run", "--resume", "--steps", "6", "-q", "-o", str(folder)]) == 0
+    field.write_text(field.read_text().replace('epsilon="0.', 'epsilon="1.', 1))
+    assert main(["run", "--resume", "--steps", "10", "-q", "-o", str(folder)]) == 2
+    error = capsys.readouterr().err
+    assert "field.xml" in error and "was changed after it began" in error and error.count("\n") == 1
 
 
 def test_the_folder_of_a_running_run_is_refused(finished, tmp_path):

@@ -170,6 +170,7 @@ def _continue(settings: RunSettings, folder: RunFolder, say: Say) -> tuple[Torsi
     """Return the simulation as its last checkpoint left it, and how much it has reported."""
     folder.check_files()
     folder.check_identity(settings)
+    folder.check_inputs(settings)
     model = make_model(settings, folder.structure)
     say(_describe(settings, model.tree))
     simulation = model.simulation(folder.read_geometry(), drop=not settings.keep_rigid_terms)

@@ -158,13 +158,14 @@ class RunFolder(RunFiles):
         """
         extents = self.vouch()
         self.keep_previous()
-        simulation.save_checkpoint(self.checkpoint, {**extra, "files": extents, "run": self._own_identity})
+        simulation.save_checkpoint(self.checkpoint, {**extra, "files": extents, **self._marks})
         self._extents = extents
 
     @cached_property
-    def _own_identity(self) -> str:
+    def _marks(self) -> dict[str, str]:
+        """What checkpoints hold, so that files of other runs are told apart."""
         assert self._written is not None  # settings are written before checkpoints
-        return self._identity(self._written)
+        return {"run": self._identity(self._written), "inputs": _checksum_of_inputs(self._written)}
 
     def _identity(self, settings: ModelSettings) -> str:
         """Return what tells runs apart: atoms, and settings beside those that may change when one is resumed."""
@@ -180,6 +181,15 @@ class RunFolder(RunFiles):
             raise CheckpointError(
                 f"{self.checkpoint} belongs to another run than {settings.stored_as} and {TOPOLOGY} beside it; put the "
                 "files of one run together"
+            )
+
+    def check_inputs(self, settings: ModelSettings) -> None:
+        """Raise CheckpointError if files with parameters, which a resumed run reads again, are not as they were."""
+        about, _ = self.read_checkpoint()
+        if about.get("extra", {}).get("inputs") != _checksum_of_inputs(settings):
+            raise CheckpointError(
+                f"a file with the parameters of the run in {self.path} was changed after it began "
+                f"({', '.join(_inputs(settings))}); put it back, or start a new run"
             )
 
     def _check_extent(self, name: str, extent: Extent) -> None:
@@ -267,6 +277,24 @@ class RunFolder(RunFiles):
         for name, places in self.tree.groups.items():
             q[:, places] = self.table[name]
         return q
+
+
+def _inputs(settings: ModelSettings) -> list[str]:
+    """Return the files with parameters outside of the folder: those of a prmtop, psf or top file, and force fields."""
+    own = [settings.file or "", *settings.parameters] if settings.brings_parameters else []
+    return own + [name for name in map(str.strip, settings.forcefield.split(",")) if os.path.isfile(name)]
+
+
+def _checksum_of_inputs(settings: ModelSettings) -> str:
+    total = 0
+    for file in _inputs(settings):
+        try:
+            total = zlib.crc32(Path(file).read_bytes(), total)
+        except OSError as error:
+            raise CheckpointError(
+                f"cannot read {file}, which the run has its parameters from: {error.strerror}"
+            ) from error
+    return f"{total:08x}"
 
 
 def read_run(folder: str | os.PathLike[str]) -> RunFolder:
