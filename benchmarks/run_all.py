@@ -18,7 +18,7 @@ ROUNDS = ("solvers", "fixman", "kernels", "peers", "dynamics", "step_cost", "col
 """Those with --repeats."""
 
 OTHERS = ("memory",)
-LONG = ("fuzz", "mutants", "time_steps", "kinetic_metric", "backbone_barrier", "sampling_efficiency")
+LONG = ("fuzz", "mutants", "time_steps", "kinetic_metric", "backbone_barrier", "sampling_efficiency", "pressure")
 
 
 def main(arguments: list[str] | None = None) -> int:

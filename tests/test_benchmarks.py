@@ -23,6 +23,7 @@ import kinetic_metric
 import memory
 import mutants
 import peers
+import pressure
 import run_all
 import sampling_efficiency
 import solvers
@@ -46,7 +47,7 @@ from solvers import CHOLESKY, DENSE
 
 SCRIPTS = (
     backbone_barrier, cold_start, dynamics, exchange_speed, fixman, fuzz, kernels, kinetic_metric, memory, mutants,
-    peers, sampling_efficiency, solvers, step_cost, time_steps,
+    peers, pressure, sampling_efficiency, solvers, step_cost, time_steps,
 )  # fmt: skip
 BENCHMARKS = Path(harness.__file__).parent
 ROOT = BENCHMARKS.parent
@@ -329,6 +330,7 @@ def run_script(script, arguments, suffixes, capsys, folder):
         pytest.param(kernels, "--sizes 8 --repeats 1", "json md png", id="kernels"),
         pytest.param(peers, "--sizes 10 --repeats 1", "json md png", id="peers"),
         pytest.param(memory, "--boxes 2.6", "json md", id="memory"),
+        pytest.param(pressure, "--sides 2 --time 0.5", "json md", id="pressure", marks=pytest.mark.slow),
         pytest.param(backbone_barrier, "--step 120", "json md", id="backbone_barrier"),
         pytest.param(
             time_steps, "data/ala1.pdb --steps 4 --time 0.2ps --proposals 2 --threads 1", "json md", id="time_steps"

@@ -196,7 +196,7 @@ def test_barostat_is_refused():
     system = app.ForceField("amber14-all.xml").createSystem(
         topology, nonbondedMethod=app.CutoffPeriodic, constraints=None
     )
-    system.addForce(openmm.MonteCarloBarostat(1, 300))
+    system.addForce(openmm.MonteCarloBarostat(1, 300))  # constant energy has no heat bath
     integrator = ptd.TorsionVerletIntegrator(ptd.build_tree(structure), 0.002)
     simulation = simulate(structure, integrator, system)
     with pytest.raises(ModelError, match="constant volume"):

@@ -29,6 +29,7 @@ def add_command(commands: argparse._SubParsersAction) -> None:
     s.add_argument("--time", metavar="TIME", help="length of the run, e.g. 100ps or 2ns (default: 100ps)")
     s.add_argument("--steps", type=int, metavar="N", help="length of the run in steps, instead of --time")
     s.add_argument("-T", "--temperature", type=float, metavar="K", help="temperature in K (default: 300)")
+    s.add_argument("--pressure", type=float, metavar="BAR", help="constant pressure, in explicit water only")
     s.add_argument("--ensemble", metavar="NAME", help="langevin (default), nve or ghmc")
     s.add_argument(
         "--fixman",

@@ -62,6 +62,7 @@ def save(
         "settings": integrator.settings,
         "counters": integrator.counters,
         "rng": integrator.rng.bit_generator.state,
+        "barostat": None if integrator.barostat is None else integrator.barostat.state,
         "step": context.getStepCount(),
         "time": context.getTime()._value,
         "extra": extra or {},
@@ -104,6 +105,11 @@ def load(path: str | os.PathLike[str], context: Any, integrator: Any) -> Loaded:
                 f"{path} was made with {name} = {there} and this integrator has {here}; make the integrator with the "
                 "settings of the checkpoint, and change them after loading"
             )
+    if (about.get("barostat") is None) != (integrator.barostat is None):
+        there, here = ("has a" if found else "has no" for found in (about.get("barostat"), integrator.barostat))
+        raise CheckpointError(
+            f"{path} {there} barostat and this System {here} one; add or leave out the MonteCarloBarostat as before"
+        )
     try:
         state = State.make(tree, arrays["q"], arrays["base_position"], arrays["base_rotation"])
         momentum = tree.check_dof_vector("momenta", arrays["momentum"])
@@ -112,6 +118,8 @@ def load(path: str | os.PathLike[str], context: Any, integrator: Any) -> Loaded:
     integrator.set_tree(tree)
     integrator.rng.bit_generator.state = about["rng"]
     integrator.counters = about["counters"]
+    if integrator.barostat is not None:
+        integrator.barostat.state = about["barostat"]
     context.setPeriodicBoxVectors(*arrays["box"])
     context.setTime(about["time"])
     context.setStepCount(about["step"])

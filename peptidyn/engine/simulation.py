@@ -29,7 +29,7 @@ class TorsionSimulation(app.Simulation):
     ----------
     topology : openmm.app.Topology
     system : openmm.System, or the name of an XML file
-        Constraints must lie inside rigid units; barostats and Andersen thermostats are refused.
+        Constraints must lie inside rigid units. Of barostats MonteCarloBarostat is honoured, with a heat bath.
     integrator : TorsionVerletIntegrator, TorsionLangevinIntegrator or TorsionGHMCIntegrator
     platform : openmm.Platform or str, optional
         OpenMM's fastest if not given.

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from peptidyn.core.errors import ModelError
+from peptidyn.engine.barostat import check_barostat
 from peptidyn.io.virtual_sites import place_virtual_sites, virtual_sites
 from peptidyn.model.rigid_units import same_unit
 from peptidyn.model.tree import Coordinate, TreeModel
@@ -19,15 +20,15 @@ SITE_TOLERANCE = 1e-4
 """How far (nm) a virtual site of the reference geometry may be from where OpenMM places it."""
 
 _REFUSED = {
-    "MonteCarloBarostat": "rigid molecules are not scaled by it: run at constant volume",
-    "MonteCarloAnisotropicBarostat": "rigid molecules are not scaled by it: run at constant volume",
-    "MonteCarloMembraneBarostat": "rigid molecules are not scaled by it: run at constant volume",
-    "MonteCarloFlexibleBarostat": "rigid molecules are not scaled by it: run at constant volume",
+    "MonteCarloBarostat": "use TorsionLangevinIntegrator or TorsionGHMCIntegrator, or leave it out",
+    "MonteCarloAnisotropicBarostat": "use MonteCarloBarostat, or run at constant volume",
+    "MonteCarloMembraneBarostat": "use MonteCarloBarostat, or run at constant volume",
+    "MonteCarloFlexibleBarostat": "use MonteCarloBarostat, or run at constant volume",
     "AndersenThermostat": "it acts on Cartesian velocities: use TorsionLangevinIntegrator or TorsionGHMCIntegrator",
 }
 
 
-def check_system(tree: TreeModel, system: Any, masses: np.ndarray) -> list[str]:
+def check_system(tree: TreeModel, system: Any, masses: np.ndarray, *, barostat: bool = False) -> list[str]:
     """Raise ModelError if `system` cannot be driven through `tree`; return notes on what is ignored.
 
     Parameters
@@ -36,6 +37,8 @@ def check_system(tree: TreeModel, system: Any, masses: np.ndarray) -> list[str]:
     system : openmm.System
     masses : (n_atoms,)
         Masses the System should have, Da (those of the structure, before any repartitioning).
+    barostat : bool
+        Whether a MonteCarloBarostat is honoured.
     """
     from openmm import unit
 
@@ -64,7 +67,9 @@ def check_system(tree: TreeModel, system: Any, masses: np.ndarray) -> list[str]:
     notes = check_constraints(tree, system)
     for force in system.getForces():
         kind = type(force).__name__
-        if kind in _REFUSED:
+        if kind == "MonteCarloBarostat" and barostat:
+            check_barostat(force, tree)
+        elif kind in _REFUSED:
             raise ModelError(f"the System holds a {kind}, which torsion dynamics would ignore; {_REFUSED[kind]}")
         if kind == "CMMotionRemover":
             notes.append("the CMMotionRemover of the System has no effect: total momentum is conserved, or thermalised")

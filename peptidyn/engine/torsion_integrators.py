@@ -25,6 +25,7 @@ from openmm import unit
 from peptidyn.core.errors import ArgumentError, ModelError, StepError
 from peptidyn.core.residues import is_hydrogen, is_water
 from peptidyn.core.units import BOLTZMANN, plain
+from peptidyn.engine.barostat import Barostat, find_barostat
 from peptidyn.engine.force_server import ForceServer, serve
 from peptidyn.engine.kinetic_metric import (
     LANGEVIN_STEPS,
@@ -104,6 +105,9 @@ def read_forces(state: Any, out: np.ndarray, sites: np.ndarray) -> np.ndarray:
 class TorsionIntegrator(openmm.CustomIntegrator):
     """What the torsion integrators share: the Context, the forces, the Fixman torque."""
 
+    takes_barostat = False
+    """Whether a MonteCarloBarostat in the System is honoured."""
+
     @property
     def steps_per_period(self) -> float:
         """Time steps per period of the stiffest motion, for ``metric="auto"``."""
@@ -125,13 +129,16 @@ class TorsionIntegrator(openmm.CustomIntegrator):
         self._metric_due = self.metric == "auto"
         self.fixman = fixman
         self._kT = BOLTZMANN * temperature
-        self.rng = np.random.default_rng(seed)
+        sequence = np.random.SeedSequence(seed)
+        self.rng = np.random.default_rng(sequence)
+        self._barostat_seed = sequence.spawn(1)[0]
+        self.barostat: Barostat | None = None
         self._mover: Mover | None = None
         self._force = np.zeros((self.tree.n_atoms, 3))
         self._sites = self.tree.virtual_sites
         self._context: Any = None
         self._server: ForceServer | None = None
-        self._begun = self._done = 0  # time steps of a call of step()
+        self._begun = self._done = self._counted = 0  # time steps of a call of step()
         self._known: tuple[np.ndarray, np.ndarray] | None = None
         self._surroundings: tuple[Any, ...] = ()
         self.notes: list[str] = []
@@ -154,7 +161,11 @@ class TorsionIntegrator(openmm.CustomIntegrator):
 
     def bind(self, context: Any) -> None:
         """Take `context`, made with this integrator, as the one to drive; refuse a System that does not fit."""
-        self.notes = check_system(self.tree, context.getSystem(), self._system_masses)
+        self.notes = check_system(
+            self.tree, context.getSystem(), self._system_masses, barostat=self.takes_barostat
+        )  # fmt: skip
+        force = find_barostat(context.getSystem())
+        self.barostat = None if force is None else Barostat(force, context, self._barostat_seed)
         self._context = weakref.ref(context)
         self._server = serve(self.tree, context)
         self._known = None
@@ -345,7 +356,7 @@ class TorsionIntegrator(openmm.CustomIntegrator):
                 f"new integrator for steps of {1e3 * self._stepper.timestep:g} fs"
             )
         self._read(context)
-        self._begun = self._done = 0
+        self._begun = self._done = self._counted = 0
         rng_state = self.rng.bit_generator.state
         try:
             while self._done < steps:
@@ -355,7 +366,8 @@ class TorsionIntegrator(openmm.CustomIntegrator):
                     raise StepError("a drift did not converge")
                 self._done = self._begun
                 if self._server is not None and self._stepper.repeats:
-                    self._run_cycles(self._server, steps)
+                    self._run_cycles(self._server, self._until_volume_move(steps))
+                self._change_volume(context)
         except BaseException as error:
             if self._begun > self._done:
                 self._go_back(rng_state)
@@ -364,6 +376,18 @@ class TorsionIntegrator(openmm.CustomIntegrator):
             raise
         finally:
             self._write(context, self._done)  # also after none: forces were asked for at trial positions
+
+    def _until_volume_move(self, steps: int) -> int:
+        """Return the number of steps, `steps` at most, after which a barostat wants to change the volume."""
+        return steps if self.barostat is None else min(steps, self._counted + self.barostat.steps_left())
+
+    def _change_volume(self, context: Any) -> None:
+        """Let the barostat make a move if one is due."""
+        if self.barostat is None:
+            return
+        made, self._counted = self._done - self._counted, self._done
+        if self.barostat.count(made) and self.barostat.move(self.mover, context, self.getIntegrationForceGroups()):
+            self._stepper.forget()
 
     def _run_cycles(self, server: ForceServer, steps: int) -> None:
         """Make the rest of `steps` time steps in compiled code, after one that Python has made."""
@@ -499,7 +523,9 @@ class TorsionVerletIntegrator(TorsionIntegrator):
 
 
 class _ThermalIntegrator(TorsionIntegrator):
-    """Temperature and friction, settable while running."""
+    """Temperature and friction, settable while running. A MonteCarloBarostat of the System is honoured."""
+
+    takes_barostat = True
 
     def __init__(
         self, tree: TreeModel, temperature: Any, friction: Any, timestep: Any, fixman: bool, seed: int | None,

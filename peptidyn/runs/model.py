@@ -95,6 +95,8 @@ def make_model(settings: ModelSettings, structure: Structure) -> RunModel:
     else:
         system = make_system(structure.topology, settings.solvent, settings.forcefield, cutoff=settings.cutoff)
         structure = Structure.from_openmm(structure.topology, system, structure.positions, name=structure.name)
+    if isinstance(settings, RunSettings) and settings.pressure is not None:
+        system.addForce(openmm.MonteCarloBarostat(settings.pressure, settings.temperature))
     tree = build_tree(structure, soft=settings.soft_words, rigid=list(settings.rigid) or None)
     return RunModel(settings, structure, system, tree)
 

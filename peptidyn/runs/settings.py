@@ -280,6 +280,8 @@ class RunSettings(ModelSettings):
         Length of the run; one of them.
     temperature : float
         K.
+    pressure : float or None
+        bar, in explicit water; None means constant volume.
     ensemble : {"langevin", "nve", "ghmc"}
     fixman : bool or None
         Whether U_F is part of the energy; None means yes, except for nve.
@@ -299,6 +301,7 @@ class RunSettings(ModelSettings):
     time: str | None = None
     steps: int | None = None
     temperature: float = 300.0
+    pressure: float | None = None
     ensemble: str = "langevin"
     fixman: bool | None = None
     keep_rigid_terms: bool = False
@@ -310,6 +313,11 @@ class RunSettings(ModelSettings):
         super().__post_init__()
         self._check_positive("temperature")
         self._check_choice("ensemble", ENSEMBLES)
+        if self.pressure is not None and (not self.in_water or self.ensemble == "nve"):
+            raise ArgumentError(
+                f"pressure= needs explicit water and a heat bath, and this run has the solvent {self.solvent} and the "
+                f"ensemble {self.ensemble}; leave it out, or choose another solvent= or ensemble="
+            )
         self._check_choice("trajectory", TRAJECTORIES)
         self._check_least("steps", 1)
         if self.time is not None and self.steps is not None:

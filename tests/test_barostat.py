@@ -1,0 +1,256 @@
+"""Constant pressure: the volume moves of a MonteCarloBarostat on the molecules of a tree."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import openmm
+import pytest
+from correlated_samples import agree, mean_and_error
+from openmm import app, unit
+
+import peptidyn as ptd
+from peptidyn.core.errors import ArgumentError, CheckpointError, ModelError
+from peptidyn.core.units import BOLTZMANN
+from peptidyn.engine.barostat import BAR
+from peptidyn.runs.settings import resolve_settings
+
+TEMPERATURE = 300.0
+KT = BOLTZMANN * TEMPERATURE
+
+
+def gas(n=8, side=3.0, charge=0.0, frequency=1, pressure=100.0):
+    """Return a Topology, a System and positions of bent triatomic molecules, without interactions if uncharged."""
+    topology, system, rng = app.Topology(), openmm.System(), np.random.default_rng(1)
+    nonbonded = openmm.NonbondedForce()
+    nonbonded.setNonbondedMethod(openmm.NonbondedForce.CutoffPeriodic)
+    nonbonded.setCutoffDistance(0.9 if charge else 0.1)
+    bonds = openmm.HarmonicBondForce()
+    chain = topology.addChain("A")
+    shape = np.array([[0.0, 0.0, 0.0], [0.1, 0.0, 0.0], [-0.03, 0.09, 0.0]])
+    x = []
+    for m in range(n):
+        residue = topology.addResidue("GAS", chain)
+        atoms = [topology.addAtom(name, app.element.carbon, residue) for name in ("C1", "C2", "C3")]
+        place = side * (np.array([m % 2, m // 2 % 2, m // 4]) / 2.0 + 0.2) + rng.uniform(-0.1, 0.1, 3)
+        for k in range(3):
+            system.addParticle(12.0)
+            nonbonded.addParticle(charge * (2, -1, -1)[k], 0.3, 0.5 if charge else 0.0)
+            x.append(place + shape[k])
+        for k in (1, 2):
+            topology.addBond(atoms[0], atoms[k])
+            bonds.addBond(3 * m, 3 * m + k, float(np.linalg.norm(shape[k])), 1000.0)
+            nonbonded.addException(3 * m, 3 * m + k, 0.0, 0.1, 0.0)
+        nonbonded.addException(3 * m + 1, 3 * m + 2, 0.0, 0.1, 0.0)
+    system.addForce(bonds)
+    system.addForce(nonbonded)
+    box = side * np.eye(3)
+    topology.setPeriodicBoxVectors(box)
+    system.setDefaultPeriodicBoxVectors(*box)
+    system.addForce(openmm.MonteCarloBarostat(pressure, TEMPERATURE, frequency))
+    return topology, system, np.array(x)
+
+
+def simulate(topology, system, x, kind=ptd.TorsionLangevinIntegrator, h=0.001, seed=1):
+    tree = ptd.build_tree(ptd.Structure.from_openmm(topology, system, x))
+    integrator = kind(tree, TEMPERATURE, 1.0, h, seed=seed)
+    simulation = ptd.TorsionSimulation(topology, system, integrator, "Reference")
+    simulation.set_velocities_to_temperature(TEMPERATURE)
+    return simulation
+
+
+def box_of(context):
+    return np.array(context.getState().getPeriodicBoxVectors(asNumpy=True)._value)
+
+
+def volume_of(context):
+    return context.getState().getPeriodicBoxVolume()._value
+
+
+class Scripted:
+    """Random numbers from a list."""
+
+    def __init__(self, *numbers):
+        self.numbers = list(numbers)
+
+    def random(self):
+        return self.numbers.pop(0)
+
+
+@pytest.mark.parametrize("draw", [0.9, 0.2])
+def test_one_move_by_hand(draw):
+    """The box and the base of every molecule are scaled, and the threshold of acceptance is exp(-w/kT)."""
+    simulation = simulate(*gas(charge=1.0, side=2.2))
+    integrator, context, mover = simulation.integrator, simulation.context, simulation.integrator.lend_mover()
+    barostat = integrator.barostat
+    x0, box = mover.positions(), box_of(context)
+    energy0 = context.getState(energy=True).getPotentialEnergy()._value
+    change = barostat.volume_step * (2 * draw - 1)
+    volume = 2.2**3
+    scale = ((volume + change) / volume) ** (1 / 3)
+    base = mover.state.base_position
+    x1 = x0 + np.repeat((scale - 1.0) * base, 3, axis=0)
+    other = openmm.Context(simulation.system, openmm.VerletIntegrator(0.001), context.getPlatform())
+    other.setPeriodicBoxVectors(*(scale * box))
+    other.setPositions(x1)
+    energy1 = other.getState(energy=True).getPotentialEnergy()._value
+    work = energy1 - energy0 + 100.0 * 0.0602214 * change - 8 * KT * math.log((volume + change) / volume)
+    threshold = min(1.0, math.exp(-work / KT))
+    assert abs(energy1 - energy0) > 0.05
+    for uniform, expected in ((threshold * 0.999, True), (threshold * 1.001, threshold >= 1.0)):
+        barostat.rng = Scripted(draw, uniform)
+        momentum = mover.momentum.copy()
+        assert barostat.move(mover, context, -1) is expected
+        assert np.abs(mover.positions() - (x1 if expected else x0)).max() < 1e-12
+        assert np.abs(box_of(context) - (scale if expected else 1.0) * box).max() < 1e-12
+        assert np.array_equal(mover.momentum, momentum)
+        mover.restore((mover.q, base, mover.base_rotation, mover.momentum))
+        context.setPeriodicBoxVectors(*box)
+    assert (barostat.proposed, barostat.accepted) == (2, 1 + (threshold >= 1.0))
+
+
+def test_the_step_size_is_adapted_as_in_openmm():
+    barostat = simulate(*gas()).integrator.barostat
+    first = barostat.volume_step
+    assert first == pytest.approx(0.01 * 27.0)
+    for _ in range(9):
+        barostat._adapt(True, 27.0)
+    assert barostat.volume_step == first
+    barostat._adapt(True, 27.0)
+    assert barostat.volume_step == pytest.approx(1.1 * first)
+    for accepted in [False] * 8 + [True] * 2:
+        barostat._adapt(accepted, 27.0)
+    assert barostat.volume_step == pytest.approx(first)
+    for _ in range(1000):
+        barostat._adapt(True, 27.0)
+    assert barostat.volume_step == pytest.approx(0.3 * 27.0)
+
+
+@pytest.mark.parametrize("kind", [ptd.TorsionLangevinIntegrator, ptd.TorsionGHMCIntegrator])
+def test_ideal_gas(kind):
+    """The volume of N molecules has a gamma distribution: <V> = (N + 1) kT/P, var V = (N + 1) (kT/P)^2.
+
+    Both within four standard errors, which takes correlations into account: false alarms in 1 of 8,000 runs.
+    """
+    n, pressure = 8, 30.0
+    simulation = simulate(*gas(n, 3.0, pressure=pressure), kind=kind, h=0.002, seed=5)
+    integrator = simulation.integrator
+    simulation.step(500)
+    integrator.barostat._adapt = lambda accepted, volume: None  # steps that follow the volume are not exact
+    volumes = []
+    for _ in range(5000):
+        integrator.step(1)
+        volumes.append(volume_of(simulation.context))
+    volumes = np.array(volumes)
+    length = KT / (pressure * BAR)
+    squares = (volumes - (n + 1) * length) ** 2
+    for values, expected, widest in ((volumes, (n + 1) * length, 0.2), (squares, (n + 1) * length**2, 0.8)):
+        mean, error = mean_and_error(values)
+        assert abs(mean - expected) < 4.0 * error < widest * expected
+
+
+def test_moves_come_at_their_frequency_and_runs_continue_exactly(tmp_path):
+    topology, system, x = gas(charge=0.5, side=2.2, frequency=4)
+    simulation = simulate(topology, system, x)
+    volumes = []
+    for _ in range(8):
+        simulation.step(1)
+        volumes.append(volume_of(simulation.context))
+    assert simulation.integrator.barostat.proposed == 2
+    simulation.step(2)
+    simulation.save_checkpoint(tmp_path / "here.npz")
+    simulation.step(20)
+    again = simulate(topology, system, x, seed=9)
+    again.load_checkpoint(tmp_path / "here.npz")
+    assert again.integrator.barostat.proposed == 2
+    again.step(20)
+    assert again.integrator.barostat.proposed == 7
+    assert np.array_equal(box_of(again.context), box_of(simulation.context))
+    for one, other in zip(again.integrator.motion(), simulation.integrator.motion(), strict=True):
+        q = (one.q, one.base_position) if hasattr(one, "q") else (one,)
+        p = (other.q, other.base_position) if hasattr(other, "q") else (other,)
+        for a, b in zip(q, p, strict=True):
+            assert np.array_equal(a, b)
+    plain = openmm.XmlSerializer.clone(system)
+    plain.removeForce(plain.getNumForces() - 1)
+    with pytest.raises(CheckpointError, match="has a barostat"):
+        simulate(topology, plain, x).load_checkpoint(tmp_path / "here.npz")
+
+
+def test_pressure_of_the_context_is_used():
+    simulation = simulate(*gas(pressure=30.0))
+    simulation.context.setParameter(openmm.MonteCarloBarostat.Pressure(), 1e5)
+    simulation.step(200)
+    assert volume_of(simulation.context) < 0.5 * 27.0
+
+
+def test_barostats_that_cannot_be_honoured_are_refused():
+    topology, system, x = gas()
+    with pytest.raises(ModelError, match="TorsionLangevinIntegrator"):
+        tree = ptd.build_tree(ptd.Structure.from_openmm(topology, system, x))
+        ptd.TorsionSimulation(topology, system, ptd.TorsionVerletIntegrator(tree, 0.001), "Reference")
+    with pytest.raises(ModelError, match="base='free'"):
+        tree = ptd.build_tree(ptd.Structure.from_openmm(topology, system, x), base="fixed")
+        integrator = ptd.TorsionLangevinIntegrator(tree, 300, 1, 0.001)
+        ptd.TorsionSimulation(topology, system, integrator, "Reference")
+    system.addForce(openmm.MonteCarloAnisotropicBarostat([1, 1, 1], 300))
+    with pytest.raises(ModelError, match="MonteCarloAnisotropicBarostat"):
+        simulate(topology, system, x)
+
+
+def test_pressure_of_runs_needs_water_and_a_heat_bath():
+    assert resolve_settings({"pressure": 1.0, "solvent": "tip3p"}).pressure == 1.0
+    with pytest.raises(ArgumentError, match="explicit water"):
+        resolve_settings({"pressure": 1.0})
+    with pytest.raises(ArgumentError, match="heat bath"):
+        resolve_settings({"pressure": 1.0, "solvent": "tip3p", "ensemble": "nve"})
+
+
+# ---------------------------------------------------------------------------- water
+
+
+def water(side=1.9):
+    field = app.ForceField("amber14/tip3pfb.xml")
+    modeller = app.Modeller(app.Topology(), [])
+    modeller.addSolvent(field, model="tip3p", boxSize=openmm.Vec3(side, side, side) * unit.nanometer)
+    system = field.createSystem(
+        modeller.topology, nonbondedMethod=app.PME, nonbondedCutoff=0.8, ewaldErrorTolerance=2e-3
+    )
+    system.addForce(openmm.MonteCarloBarostat(1, TEMPERATURE, 10))
+    return modeller.topology, system, np.array(modeller.positions._value)
+
+
+def densities(simulation, steps, every=10):
+    """Return densities, g/cm^3, along a run."""
+    mass = sum(simulation.system.getParticleMass(i)._value for i in range(simulation.system.getNumParticles()))
+    found = []
+    for _ in range(steps // every):
+        simulation.step(every)
+        found.append(1.66053907e-3 * mass / volume_of(simulation.context))
+    return np.array(found)
+
+
+@pytest.mark.slow
+def test_density_of_water_is_that_of_openmm():
+    """A small TIP3P-FB box, started 4 % too wide: both densities within four standard errors of their difference."""
+    found = []
+    for torsional in (True, False):
+        topology, system, x = water()
+        if torsional:
+            tree = ptd.build_tree(ptd.Structure.from_openmm(topology, system, x))
+            integrator = ptd.TorsionLangevinIntegrator(tree, TEMPERATURE, 5.0, 0.004, seed=3)
+            simulation = ptd.TorsionSimulation(topology, system, integrator, "CPU")
+            simulation.relax_geometry(max_iterations=50)
+        else:
+            integrator = openmm.LangevinMiddleIntegrator(TEMPERATURE, 5.0, 0.002)
+            integrator.setRandomNumberSeed(3)
+            simulation = app.Simulation(topology, system, integrator, openmm.Platform.getPlatformByName("CPU"))
+            simulation.context.setPositions(x)
+            simulation.minimizeEnergy(maxIterations=50)
+        simulation.context.setVelocitiesToTemperature(TEMPERATURE, 3)
+        found.append(densities(simulation, 3000 if torsional else 6000)[100 if torsional else 200 :])
+    assert agree(*found)
+    for values in found:
+        mean, error = mean_and_error(values)
+        assert 0.9 < mean < 1.08 and error < 0.03
