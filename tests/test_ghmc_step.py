@@ -31,6 +31,20 @@ def potential(mover, want_energy=True):
     return STRENGTH * float(np.cos(phase).sum()), torque
 
 
+def in_one_array():
+    """Return `potential` that writes torques into the same array every time, as integrators do."""
+    there = np.empty(0)
+
+    def forces(mover, want_energy):
+        nonlocal there
+        energy, torque = potential(mover)
+        there = torque if not len(there) else there
+        there[:] = torque
+        return energy, there
+
+    return forces
+
+
 def total_energy(mover):
     """V + p M^-1 p / 2 with the dense mass matrix."""
     p = mover.momentum
@@ -91,13 +105,14 @@ def downhill(tree):
 
 
 @pytest.mark.parametrize("accept", [True, False])
-def test_one_step_by_hand(tree, uphill, accept):
+@pytest.mark.parametrize("forces", [potential, in_one_array()], ids=["new arrays", "one array"])
+def test_one_step_by_hand(tree, uphill, forces, accept):
     """Accepted with a number just below exp(-dH / kT), rejected just above; in all else the step is as by hand."""
     expected, change = by_hand(tree, uphill, accept)
     threshold = math.exp(-change / KT)
     mover, normals = start(tree, uphill)
     script = Script(normals, [threshold * (1 + (-1e-8 if accept else 1e-8))])
-    stepper = stepper_of(mover, script)
+    stepper = stepper_of(mover, script, forces)
     assert stepper.step()
     assert (stepper.proposed, stepper.accepted) == (1, int(accept))
     assert script.used_up
@@ -130,7 +145,8 @@ def test_thermostats_side_by_side_draw_their_own_noise(tree):
 
 
 @pytest.mark.parametrize("accept", [True, False])
-def test_two_steps_in_a_row(tree, uphill, accept):
+@pytest.mark.parametrize("forces", [potential, in_one_array()], ids=["new arrays", "one array"])
+def test_two_steps_in_a_row(tree, uphill, forces, accept):
     """Forces that were kept from the first step are right in the second."""
     hand, change = by_hand(tree, uphill, accept)
     more = np.random.default_rng(5).standard_normal((2, tree.n_dof))
@@ -139,7 +155,7 @@ def test_two_steps_in_a_row(tree, uphill, accept):
     hand.thermalise(keep(), KT, Script(more[1:]))
     mover, normals = start(tree, uphill)
     number = math.exp(-change / KT) * (1 + (-1e-8 if accept else 1e-8))
-    stepper = stepper_of(mover, Script([*normals, *more], [number, 0.0]))
+    stepper = stepper_of(mover, Script([*normals, *more], [number, 0.0]), forces)
     stepper.step()
     stepper.step()
     assert same(mover.save(), hand.save(), 1e-9)
@@ -265,3 +281,36 @@ def test_a_failed_step_changes_nothing():
     assert not stepper.step()
     assert all(np.array_equal(a, b) for a, b in zip(mover.save(), before, strict=True))
     assert stepper.potential_energy() == energy
+
+
+def everything(mover):
+    """What a mover says about where it is."""
+    return mover.positions(), mover.velocities(), mover.fixman_torque(), np.array([mover.fixman_energy()])
+
+
+@pytest.mark.parametrize("how", ["drift", "set_state", "restore", "undo"])
+def test_nothing_that_was_computed_outlives_a_move(tree, how):
+    """Positions, velocities, U_F and its torque are those of a new mover at the same place."""
+    mover, _ = start(tree, 2)
+    other, _ = start(tree, 9)
+    before = mover.save()
+    mover.mark()
+    everything(mover)
+    if how == "drift":
+        assert mover.drift(STEP)
+    elif how == "set_state":
+        mover.set_state(other.state)
+    elif how == "restore":
+        mover.restore(other.save())
+    else:
+        assert mover.drift(STEP)
+        everything(mover)
+        mover.mark()
+        mover.flush()
+        assert mover.drift(2 * STEP)
+        everything(mover)
+        mover.undo()
+        assert not np.array_equal(mover.q, before[0])
+    fresh = Mover(tree, mover.state, mover.momentum)
+    for a, b in zip(everything(mover), everything(fresh), strict=True):
+        assert np.abs(a - b).max() < 1e-10 * max(1.0, np.abs(b).max())

@@ -1,0 +1,56 @@
+"""Fixman weights of a few frames by hand, and what correlated frames are worth."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from correlated_samples import autoregressive
+
+import peptidyn as ptd
+from peptidyn.metric.fixman_weights import FixmanWeights
+
+
+def weights_of(energy, kT=2.0, misfit=None):
+    n = len(energy)
+    energy, index = np.asarray(energy, dtype=float), np.arange(n)
+    return FixmanWeights(
+        index=index, time=index * 1.0, log_det=2.0 * energy / kT, energy=energy,
+        misfit=np.zeros(n) if misfit is None else misfit, worst_unit="unit", torsions=np.zeros((n, 1)),
+        temperature=kT / 0.00831446, tolerance=5e-3, kT=kT,
+    )  # fmt: skip
+
+
+def test_weights_are_boltzmann_factors_of_minus_u_f():
+    """Energies 0 and 2 ln 3 with kT = 2: weights 3 to 1, and inverse weights 1 to 3."""
+    found = weights_of([0.0, 2.0 * np.log(3.0)])
+    assert found.weights == pytest.approx([0.75, 0.25]) and found.inverse_weights == pytest.approx([0.25, 0.75])
+    assert found.effective_sample_size == pytest.approx(1.0 / (0.75**2 + 0.25**2))
+    assert found.average([1.0, 5.0])[0] == pytest.approx(2.0)
+    assert found.average([1.0, 5.0], inverse=True)[0] == pytest.approx(4.0)
+    density, _, edges = found.histogram([0.5, 1.5], bins=2, limits=(0.0, 2.0))
+    assert density == pytest.approx([0.75, 0.25]) and edges == pytest.approx([0.0, 1.0, 2.0])
+    density, _, _ = found.histogram([0.5, 1.5], bins=2, limits=(0.0, 2.0), inverse=True)
+    assert density == pytest.approx([0.25, 0.75])
+
+
+def test_correlated_frames_count_less():
+    """AR(1) with rho = 0.9 has g = 19; the weights are nearly equal, so that 8000 frames are worth 421."""
+    n, rho = 8000, 0.9
+    found = weights_of(1e-3 * autoregressive(n, rho, np.random.default_rng(5)))
+    assert found.effective_sample_size == pytest.approx(n, rel=1e-3)
+    assert found.independent_samples == pytest.approx(n * (1 - rho) / (1 + rho), rel=0.25)
+
+
+def test_deformed_frames_are_those_beyond_the_tolerance():
+    assert weights_of([0.0, 0.0], misfit=np.array([4e-3, 6e-3])).deformed.tolist() == [False, True]
+
+
+def test_energies_of_frames_are_those_of_the_dense_matrix():
+    """U_F = (kT / 2) ln det M of two frames of a chain of four beads."""
+    tree = ptd.bead_chain(4, 0.15, 1.9, [12.0, 3.0, 7.0, 5.0], torsion=1.0)
+    states = [tree.reference.replace(torsions=[f]) for f in (0.3, 2.0)]
+    found = ptd.fixman_weights(tree, np.array([tree.positions(s) for s in states]), 300)
+    log_det = [np.linalg.slogdet(ptd.mass_matrix(tree, s))[1] for s in states]
+    assert found.log_det == pytest.approx(log_det, abs=1e-6)
+    assert found.energy == pytest.approx(0.5 * found.kT * np.array(log_det), abs=1e-6)
+    assert found.kT == pytest.approx(2.494339, rel=1e-5) and found.torsions[:, 0] == pytest.approx([0.3, 2.0], abs=1e-6)
