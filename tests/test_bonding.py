@@ -208,8 +208,9 @@ def test_odd_hydrogen_names_are_bonded_by_distance(tmp_path, villin):
 def test_coinciding_atoms_of_one_molecule_in_different_residues(tmp_path, villin):
     lines = atom_lines(villin)
     at = next(k for k, x in enumerate(lines) if residue_number(x) == 60 and x[12:16].strip() == "OD1")
-    lines[at] = f"{lines[at][:30]}{lines[100][30:54]}{lines[at][54:]}"
-    with pytest.raises(StructureError, match="residue ASN 60, atom OD1 of one molecule are at the same place"):
+    other = next(k for k, x in enumerate(lines) if residue_number(x) == 61 and x[12:16].strip() == "N")
+    lines[at] = f"{lines[at][:30]}{lines[other][30:54]}{lines[at][54:]}"
+    with pytest.raises(StructureError, match="residue LEU 61, atom N of one molecule are at the same place"):
         load_structure(write(tmp_path, lines))
 
 

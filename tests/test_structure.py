@@ -45,10 +45,13 @@ def test_virtual_sites_keep_their_place_and_zero_mass_in_a_system():
     residue = topology.addResidue("HOH", topology.addChain())
     for name, symbol in (("O", "O"), ("H1", "H"), ("H2", "H"), ("M", None)):
         topology.addAtom(name, Element.getBySymbol(symbol) if symbol else None, residue)
+    oxygen, *hydrogens, _ = topology.atoms()
+    for hydrogen in hydrogens:
+        topology.addBond(oxygen, hydrogen)
     system = System()
     for mass in (16.0, 1.0, 1.0, 0.0):
         system.addParticle(mass)
-    xyz = np.arange(12.0).reshape(4, 3)
+    xyz = 0.02 * np.arange(12.0).reshape(4, 3)
     assert Structure.from_openmm(topology, system, xyz).masses[3] == 0.0
     with pytest.raises(StructureError, match="element of chain 1, residue HOH 1, atom M is unknown"):
         Structure.from_openmm(topology, None, xyz)

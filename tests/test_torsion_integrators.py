@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import io
+import pickle
 
 import mdtraj
 import numpy as np
@@ -200,6 +202,54 @@ def test_barostat_is_refused():
     integrator = ptd.TorsionVerletIntegrator(ptd.build_tree(structure), 0.002)
     simulation = simulate(structure, integrator, system)
     with pytest.raises(ModelError, match="TorsionLangevinIntegrator"):
+        simulation.step(1)
+
+
+def test_copies_have_the_settings_and_the_random_numbers():
+    """A copy, shallow, deep or pickled, is bound to no Context and goes on as its original does."""
+    structure = ptd.build_peptide("A")
+    system, tree = vacuum(structure), ptd.build_tree(structure)
+    original = ptd.TorsionGHMCIntegrator(tree, 310, 2.0, 0.004, seed=3, hydrogen_mass=3, metric="auto")
+    first = simulate(structure, original, system)
+    original.setStepSize(0.003)
+    original.setIntegrationForceGroups(1)
+    first.step(3)
+    copies = [copy.copy(original), copy.deepcopy(original), pickle.loads(pickle.dumps(original))]
+    momenta = original.motion()[1]
+    x = first.context.getState(positions=True).getPositions(asNumpy=True)
+    original.set_motion(original.tree.state(x), momenta)  # both go on from what single precision left of it
+    first.step(3)
+    for one in copies:
+        assert type(one) is ptd.TorsionGHMCIntegrator and one.settings == original.settings and one.metric == "auto"
+        assert one.getIntegrationForceGroups() == 1 and one.tree.fingerprint == original.tree.fingerprint
+        with pytest.raises(ModelError, match="not bound to a Context"):
+            one.step(1)
+        second = simulate(structure, one, system)
+        one.set_motion(one.tree.state(x), momenta)
+        second.step(3)
+        ends = [s.context.getState(positions=True).getPositions(asNumpy=True)._value for s in (first, second)]
+        assert np.array_equal(*ends)
+
+
+@pytest.mark.parametrize("platform", ["Reference", "CPU"])
+def test_an_integrator_without_its_class_does_not_stand_still(platform):
+    """OpenMM's XML loses the subclass; what is left fails at its first step and says what to do instead."""
+    structure = ptd.build_peptide("A")
+    integrator = ptd.TorsionVerletIntegrator(ptd.build_tree(structure), 0.004)
+    bare = openmm.XmlSerializer.deserialize(openmm.XmlSerializer.serialize(integrator))
+    context = openmm.Context(vacuum(structure), bare, openmm.Platform.getPlatformByName(platform))
+    context.setPositions(structure.positions)
+    context.getState(energy=True)
+    with pytest.raises(openmm.OpenMMException, match="load_checkpoint"):
+        bare.step(1)
+    assert context.getStepCount() == 0
+
+
+def test_steps_before_positions_say_what_is_missing():
+    structure = ptd.build_peptide("A")
+    integrator = ptd.TorsionVerletIntegrator(ptd.build_tree(structure), 0.004)
+    simulation = app.Simulation(structure.topology, vacuum(structure), integrator)
+    with pytest.raises(ModelError, match=r"no positions yet.*setPositions"):
         simulation.step(1)
 
 

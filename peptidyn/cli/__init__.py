@@ -6,6 +6,7 @@ Exit status: 0 done, 2 bad input or usage (one sentence on standard error, nothi
 from __future__ import annotations
 
 import argparse
+import difflib
 import os
 import platform
 import sys
@@ -42,7 +43,9 @@ COMMANDS = (run, exchange, report, extract, inspect, build, fixman, completion)
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; return the exit status."""
     parser = make_parser()
-    options = parser.parse_args(arguments)
+    options, unknown = parser.parse_known_args(arguments)
+    if unknown:
+        options.parser.error(_describe_unknown(unknown, options.parser))
     unusable = [name for name, value in vars(options).items() if not _is_text(value)]
     if unusable:
         name = {"output": "-o"}.get(unusable[0], f"--{unusable[0].replace('_', '-')}")
@@ -95,7 +98,19 @@ def make_parser() -> argparse.ArgumentParser:
         command.add_command(commands)
     for one in commands.choices.values():
         one.add_argument("-v", "--verbose", action="store_true", help="print versions, time and the origin of errors")
+        one.set_defaults(parser=one)
     return parser
+
+
+def _describe_unknown(unknown: list[str], parser: argparse.ArgumentParser) -> str:
+    """Return what to say about arguments that a command does not take, with the nearest option it has."""
+    flags = [flag for action in parser._actions for flag in action.option_strings]
+    texts = []
+    for argument in unknown:
+        name = argument.split("=")[0]
+        near = difflib.get_close_matches(name, flags, n=1) if name.startswith("-") else []
+        texts.append(f"unrecognized argument {argument}" + (f"; did you mean {near[0]}?" if near else ""))
+    return ", ".join(texts)
 
 
 def _versions() -> list[str]:

@@ -21,7 +21,7 @@ def add_command(commands: argparse._SubParsersAction) -> None:
             "peptidyn inspect data/ala3.pdb --frames --json",
         ),
     )
-    p.add_argument("file", metavar="FILE", help="PDB or mmCIF file, plain or .gz; or prmtop, psf, top")
+    p.add_argument("file", metavar="FILE", help="PDB or mmCIF file, plain, .gz or .bz2; or prmtop, psf, top")
     add_input_options(p)
     p.add_argument("--frames", action="store_true", help="print the D-H table of every backbone segment")
     p.add_argument("--json", action="store_true", help="print everything as JSON")

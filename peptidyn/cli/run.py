@@ -21,6 +21,8 @@ def add_command(commands: argparse._SubParsersAction) -> None:
             "peptidyn run protein.pdb --time 1ns --preset flexible -o protein-run",
             "peptidyn run -o protein-run --resume --time 2ns",
             "peptidyn run --config protein-run/run.toml --seed 2 -o second-run",
+            "peptidyn run --from protein-run --temperature 350 -o hot-run",
+            "peptidyn run protein.pdb --from other.xtc --frame 100 -o from-frame",
             before=preset_help("langevin"),
         ),
     )

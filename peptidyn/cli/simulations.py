@@ -20,9 +20,17 @@ def add_run_options(p: argparse.ArgumentParser, longer: str) -> None:
         "file",
         metavar="FILE",
         nargs="?",
-        help="PDB or mmCIF file, or .gz of one; or prmtop, psf, top (default: built, Ala10)",
+        help="PDB or mmCIF file, plain, .gz or .bz2; or prmtop, psf, top (default: built, Ala10)",
     )
     add_input_options(p)
+    p.add_argument(
+        "--from",
+        dest="start",
+        metavar="PATH",
+        help="start where another run is, with its settings where none are given here: the folder of a run; or at a "
+        "frame of a trajectory of the atoms in FILE",
+    )
+    p.add_argument("--frame", type=int, metavar="N", help="with --from: frame, counted from 0 (default: the last)")
     p.add_argument("--config", metavar="TOML", help="file with settings, named as here; options win over it")
     p.add_argument("-o", "--output", metavar="FOLDER", help="folder to write (default: named after FILE)")
     p.add_argument("--resume", action="store_true", help=f"continue the run in FOLDER, {longer}")
@@ -40,6 +48,7 @@ def add_model_options(p: argparse.ArgumentParser) -> None:
     s.add_argument("--metric", metavar="NAME", help="kinetic metric: physical or auto (default: that of the preset)")
     s.add_argument("--rigid", action="append", metavar="SELECTION", help="MDTraj selection to freeze into one body")
     s.add_argument("--select", metavar="SELECTION", help="MDTraj selection of the atoms to simulate (default: all)")
+    s.add_argument("--model", type=int, metavar="N", help="which model of FILE, counted from 0 (default: 0)")
     s.add_argument("--hydrogen-mass", type=float, metavar="DA", help="repartition masses: hydrogens get this one")
     s.add_argument(
         "--solvent",
@@ -50,7 +59,13 @@ def add_model_options(p: argparse.ArgumentParser) -> None:
     )
     s.add_argument("--padding", type=float, metavar="NM", help="explicit: new box with so much water on every side")
     s.add_argument("--ions", type=float, metavar="M", help="explicit: salt, mol/l, beside neutralising ions")
-    s.add_argument("--cutoff", type=float, metavar="NM", help="explicit: direct-space cutoff of PME (default: 1)")
+    s.add_argument(
+        "--cutoff",
+        type=float,
+        metavar="NM",
+        help="of nonbonded forces; explicit: of the direct-space part of PME (default: 1), otherwise there is none "
+        "unless given",
+    )
     s.add_argument(
         "--forcefield",
         metavar="NAME",
@@ -61,11 +76,10 @@ def add_model_options(p: argparse.ArgumentParser) -> None:
     s.add_argument("--threads", type=int, metavar="N", help="threads of the CPU platform; of each replica in exchange")
     s.add_argument("--seed", type=int, metavar="N", help="of the random numbers (default: drawn, and recorded)")
     s.add_argument(
-        "--no-relax",
-        dest="relax",
-        action="store_false",
+        "--relax",
+        action=argparse.BooleanOptionalAction,
         default=None,
-        help="keep bond lengths and angles of FILE instead of relaxing them",
+        help="whether bond lengths and angles are relaxed first (default: yes; with --from, if they moved there)",
     )
 
 

@@ -13,6 +13,9 @@ from typing import TypeVar
 
 import numpy as np
 
+LONGEST_BOND = 0.5
+"""A bond longer than this (nm) is not a bond: the molecule is broken or the topology is another one's."""
+
 Node = TypeVar("Node", bound=Hashable)
 
 

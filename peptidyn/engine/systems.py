@@ -11,10 +11,12 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from peptidyn.core.errors import ArgumentError, ModelError
+from peptidyn.io.composition import missing_atoms
 from peptidyn.io.notes import some
+from peptidyn.io.topology import atoms_from_topology
 
 IMPLICIT = ("obc2", "gbn2")
-"""Implicit solvents, without cutoff."""
+"""Implicit solvents."""
 
 WATER_MODELS = ("tip3p", "tip3pfb", "spce", "opc3")
 """Explicit waters of three sites; those with virtual sites cannot be driven."""
@@ -53,7 +55,7 @@ def make_system(
     forcefield: str | Sequence[str] = "amber14",
     *,
     periodic: bool = False,
-    cutoff: float = CUTOFF,
+    cutoff: float | None = None,
     rigid_water: bool = False,
     generators: Sequence[Callable[..., bool]] = (),
 ) -> Any:
@@ -66,14 +68,15 @@ def make_system(
     topology : openmm.app.Topology
         With hydrogens; with waters and a box for explicit solvent.
     solvent : {"obc2", "gbn2", "vacuum", "tip3p", "tip3pfb", "spce", "opc3"}
-        An implicit solvent, without cutoff; none; or the water model of the waters in the topology, with PME.
+        An implicit solvent; none; or the water model of the waters in the topology, with PME.
     forcefield : str or sequence of str
         ``amber14`` (default) and the other names of `FORCE_FIELDS`, or files for openmm.app.ForceField; several as a
         sequence or separated by commas.
     periodic : bool
         PME with solvent="vacuum": for force field files that hold the water themselves.
-    cutoff : float
-        Of the direct-space part of PME, nm.
+    cutoff : float, optional
+        nm. Of the direct-space part of PME, `CUTOFF` if not given; without a periodic box, of all nonbonded forces and
+        of the implicit solvent, which have none if it is not given.
     rigid_water : bool
         Constrain the waters, for Cartesian minimisation; in torsion dynamics they are rigid anyway.
     generators : sequence of callables
@@ -84,28 +87,45 @@ def make_system(
     -------
     openmm.System
     """
-    from openmm import app
+    import openmm
+    from openmm import app, unit
 
     if periodic and solvent in IMPLICIT:
         raise ArgumentError(f"PME and the implicit solvent {solvent} exclude each other; give solvent='vacuum'")
     field = load_force_field(solvent, forcefield, generators)
     periodic = periodic or solvent in WATER_MODELS
     if periodic:
+        cutoff = CUTOFF if cutoff is None else cutoff
         _check_box(topology, cutoff)
+    system = _create(
+        field,
+        topology,
+        nonbondedMethod=app.PME if periodic else app.NoCutoff if cutoff is None else app.CutoffNonPeriodic,
+        nonbondedCutoff=(CUTOFF if cutoff is None else cutoff) * unit.nanometer,
+        constraints=None,
+        rigidWater=rigid_water,
+        removeCMMotion=False,
+    )
+    if not periodic:
+        for force in system.getForces():
+            if isinstance(force, openmm.NonbondedForce):
+                force.setReactionFieldDielectric(1.0)  # no water beyond the cutoff but that of the implicit solvent
+    if solvent == "obc2":
+        system.addForce(_native_obc2(topology, system, cutoff))
+    return system
+
+
+def _create(field: Any, topology: Any, **options: Any) -> Any:
+    """Return the System of an openmm.app.ForceField; ModelError, naming residues, if it has none."""
     try:
-        system = field.createSystem(
-            topology,
-            nonbondedMethod=app.PME if periodic else app.NoCutoff,
-            nonbondedCutoff=cutoff,
-            constraints=None,
-            rigidWater=rigid_water,
-            removeCMMotion=False,
-        )
+        return field.createSystem(topology, **options)
     except ValueError as error:
         raise ModelError(undescribed(field, topology, error)) from error
-    if solvent == "obc2":
-        system.addForce(_native_obc2(topology, system))
-    return system
+    except Exception as error:
+        raise ModelError(
+            f"the force field cannot be used ({_reason(error)}); its files do not fit together: give one force field, "
+            "with its own files for water and ligands"
+        ) from error
 
 
 def load_force_field(
@@ -129,8 +149,8 @@ def load_force_field(
         files.append(waters[solvent])
     try:
         field = app.ForceField(*files)
-    except (ValueError, FileNotFoundError) as error:
-        raise ArgumentError(_unknown_force_field(files, error)) from error
+    except Exception as error:  # OpenMM raises many kinds: KeyError for an unknown type, plain Exception for a folder
+        raise ArgumentError(_cannot_load(files, error)) from error
     for generator in generators:
         field.registerTemplateGenerator(generator)
     return field
@@ -138,8 +158,18 @@ def load_force_field(
 
 def undescribed(field: Any, topology: Any, error: Exception) -> str:
     """Return what to tell a user whose structure an openmm.app.ForceField has no parameters for."""
-    unknown = [f"{r.name} {r.id.strip()} of chain {r.chain.id}" for r in field.getUnmatchedResidues(topology)]
+    unmatched = field.getUnmatchedResidues(topology)
+    unknown = [f"{r.name} {r.id.strip()} of chain {r.chain.id}" for r in unmatched]
     names = some(sorted(set(unknown), key=unknown.index), 3)
+    atoms = atoms_from_topology(topology)
+    numbers = {r.index for r in unmatched}
+    lacking = [lack for lack in missing_atoms(atoms) if lack.residue in numbers]
+    if lacking:
+        shown = some([f"{atoms.residue_label(m.residue)} lacks {', '.join(m.heavy + m.hydrogens)}" for m in lacking], 3)
+        return (
+            f"the force field cannot describe this structure because atoms are missing: {shown}; complete it with "
+            "load_structure(file, add_hydrogens=True)"
+        )
     reason = str(error).split("For more information")[0].strip().rstrip(".")
     return (
         f"the force field cannot describe this structure: it has no parameters for {names} ({reason}); leave such "
@@ -171,15 +201,26 @@ def _file_name(name: str) -> str:
     return FORCE_FIELDS.get(name, name)
 
 
-def _unknown_force_field(files: list[str], error: Exception) -> str:
+def _reason(error: Exception) -> str:
+    """Return what an error of OpenMM says in one line; a KeyError names the missing thing only."""
+    text = (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(".")
+    return f"{text} is not defined" if isinstance(error, KeyError) else text
+
+
+def _cannot_load(files: list[str], error: Exception) -> str:
     unknown = [name for name in files if not name.endswith(".xml")]
     near = difflib.get_close_matches(unknown[0], FORCE_FIELDS, n=1) if unknown else []
-    hint = f"did you mean {near[0]}?" if near else f"known names are {', '.join(FORCE_FIELDS)}"
-    reason = str(error).splitlines()[0]
+    reason = _reason(error)
+    if near:
+        hint = f"did you mean {near[0]}?"
+    elif "Could not locate" in reason or unknown:
+        hint = f"give the path of a file that exists, or one of the names {', '.join(FORCE_FIELDS)}"
+    else:
+        hint = "files that define the same things exclude each other: give one force field, and files that add to it"
     return f"cannot load the force field {' + '.join(files)} ({reason}); {hint}"
 
 
-def _native_obc2(topology: Any, system: Any) -> Any:
+def _native_obc2(topology: Any, system: Any, cutoff: float | None) -> Any:
     """Return a GBSAOBCForce with the charges of the System, mbondi2 radii and OBC screening factors."""
     import openmm
     from openmm.app.internal.customgbforces import GBSAOBC2Force
@@ -190,11 +231,13 @@ def _native_obc2(topology: Any, system: Any) -> Any:
             f"the solvent obc2 needs a System with one NonbondedForce to take charges from, and this one has "
             f"{len(charged)}; use another force field, or solvent='vacuum'"
         )
-    charged[0].setReactionFieldDielectric(1.0)
     force = openmm.GBSAOBCForce()
     force.setSolventDielectric(SOLVENT_DIELECTRIC)
     force.setSoluteDielectric(1.0)
     force.setNonbondedMethod(openmm.GBSAOBCForce.NoCutoff)
+    if cutoff is not None:
+        force.setNonbondedMethod(openmm.GBSAOBCForce.CutoffNonPeriodic)
+        force.setCutoffDistance(cutoff)
     for i, (radius, scale) in enumerate(GBSAOBC2Force.getStandardParameters(topology)):
         charge, _, _ = charged[0].getParticleParameters(i)
         force.addParticle(charge, radius, scale)

@@ -102,6 +102,13 @@ def read_forces(state: Any, out: np.ndarray, sites: np.ndarray) -> np.ndarray:
     return out
 
 
+_LOST_CLASS = (
+    "(none, because this is a torsion integrator of peptidyn without its class, which OpenMM's XML does not hold; save "
+    "with TorsionSimulation.save_checkpoint, continue with load_checkpoint, and copy with copy.deepcopy)"
+)
+"""What OpenMM's own step() names when it is called on what was left of an integrator: the variable it cannot write."""
+
+
 class TorsionIntegrator(openmm.CustomIntegrator):
     """What the torsion integrators share: the Context, the forces, the Fixman torque."""
 
@@ -121,6 +128,7 @@ class TorsionIntegrator(openmm.CustomIntegrator):
         if not h > 0:
             raise ArgumentError(f"the time step is {h:g} ps, expected a positive time")
         super().__init__(h)
+        self.addComputePerDof(_LOST_CLASS, "0")  # fails when it is executed, which step() below never does
         self._system_masses = tree.masses
         tree = tree if hydrogen_mass is None else tree.with_masses(repartition_hydrogen_mass(tree, hydrogen_mass))
         self.metric = check_metric(metric)
@@ -142,6 +150,25 @@ class TorsionIntegrator(openmm.CustomIntegrator):
         self._known: tuple[np.ndarray, np.ndarray] | None = None
         self._surroundings: tuple[Any, ...] = ()
         self.notes: list[str] = []
+
+    # ------------------------------------------------------------------ copies
+
+    def _arguments(self) -> dict[str, Any]:
+        """Return what the constructor needs for an integrator like this one."""
+        return {"tree": self.tree, "timestep": self.getStepSize()._value, "fixman": self.fixman}
+
+    def __reduce__(self) -> Any:
+        same = {name: getattr(self, name) for name in ("_system_masses", "metric", "_metric_step", "_metric_due")}
+        chosen = (self.getConstraintTolerance(), self.getIntegrationForceGroups(), self.getRandomNumberSeed())
+        return _remake, (type(self), self._arguments(), same, chosen, self.rng.bit_generator.state)
+
+    def __copy__(self) -> TorsionIntegrator:
+        """Return an integrator with the same settings, metric and random numbers to come, bound to no Context."""
+        remake, arguments = self.__reduce__()
+        return remake(*arguments)
+
+    def __deepcopy__(self, memo: Any) -> TorsionIntegrator:
+        return self.__copy__()  # trees do not change, so that both may have the same
 
     @property
     def mover(self) -> Mover:
@@ -287,6 +314,10 @@ class TorsionIntegrator(openmm.CustomIntegrator):
             context.computeVirtualSites()
         state = context.getState(positions=True, velocities=True, parameters=True)
         x, v = self._motion_of(state)
+        if len(x) > 1 and not x.any():
+            raise ModelError(
+                "the Context has no positions yet; give them first: context.setPositions(structure.positions)"
+            )
         surroundings = (
             self.getIntegrationForceGroups(), dict(state.getParameters()),
             state.getPeriodicBoxVectors(asNumpy=True)._value.tolist(),
@@ -483,6 +514,21 @@ class TorsionIntegrator(openmm.CustomIntegrator):
         return self.potential_energy() + self.mover.kinetic_energy()
 
 
+def _remake(
+    kind: type[TorsionIntegrator], arguments: dict[str, Any], same: dict[str, Any], chosen: tuple[float, int, int],
+    rng_state: Any,
+) -> TorsionIntegrator:  # fmt: skip
+    """Return the copy of an integrator; see `TorsionIntegrator.__reduce__`."""
+    integrator = kind(**arguments)
+    for name, value in same.items():
+        setattr(integrator, name, value)
+    integrator.setConstraintTolerance(chosen[0])
+    integrator.setIntegrationForceGroups(chosen[1])
+    integrator.setRandomNumberSeed(chosen[2])
+    integrator.rng.bit_generator.state = rng_state
+    return integrator
+
+
 class TorsionVerletIntegrator(TorsionIntegrator):
     """Constant energy: BAB with the RATTLE drift in minimal coordinates. Symplectic and reversible.
 
@@ -518,6 +564,9 @@ class TorsionVerletIntegrator(TorsionIntegrator):
     ):
         super().__init__(tree, timestep, fixman, check_temperature(temperature), seed, hydrogen_mass, metric)
 
+    def _arguments(self) -> dict[str, Any]:
+        return {**super()._arguments(), "temperature": self._kT / BOLTZMANN}
+
     def _make_stepper(self) -> Stepper:
         return Stepper(self.mover, self._forces, self.getStepSize()._value, "BAB")
 
@@ -534,6 +583,9 @@ class _ThermalIntegrator(TorsionIntegrator):
         self._temperature = check_temperature(temperature)
         self._friction = _check_friction(friction)
         super().__init__(tree, timestep, fixman, self._temperature, seed, hydrogen_mass, metric)
+
+    def _arguments(self) -> dict[str, Any]:
+        return {**super()._arguments(), "temperature": self._temperature, "friction": self._friction}
 
     def getTemperature(self) -> Any:
         """Return the temperature of the heat bath."""
@@ -635,6 +687,9 @@ class TorsionGHMCIntegrator(_ThermalIntegrator):
     ):
         self._check_reverse = check_reverse
         super().__init__(tree, temperature, friction, timestep, fixman, seed, hydrogen_mass, metric)
+
+    def _arguments(self) -> dict[str, Any]:
+        return {**super()._arguments(), "check_reverse": self._check_reverse}
 
     def _make_stepper(self) -> MetropolisStepper:
         h = self.getStepSize()._value

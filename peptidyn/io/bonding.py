@@ -9,6 +9,7 @@ length, disulfides and other links are found, and unknown residues get their bon
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -55,6 +56,16 @@ _NONMETALS = frozenset("H D B C N O F Si P S Cl As Se Br Te I He Ne Ar Kr Xe".sp
 _MOST_BONDS = {"H": 1, "D": 1, "C": 4, "N": 4, "O": 3, "F": 1}
 
 
+def longest_bonds(atoms: Atoms, pairs: np.ndarray) -> np.ndarray:
+    """Return how long a bond between the atoms of each pair (n, 2) can be at most (n,), nm."""
+    radius = _radii(atoms)
+    return _STRETCH * (radius[pairs[:, 0]] + radius[pairs[:, 1]])
+
+
+def _radii(atoms: Atoms) -> np.ndarray:
+    return np.array([_RADII.get(e, _OTHER_METAL) for e in atoms.element.tolist()])
+
+
 class _Perception:
     """The bonds while they are being settled, and what was noticed on the way."""
 
@@ -66,7 +77,7 @@ class _Perception:
         self.notes: list[Note] = []
         self.element = atoms.element.tolist()
         self.residue = atoms.residue.tolist()
-        self.radius = np.array([_RADII.get(e, _OTHER_METAL) for e in self.element])
+        self.radius = _radii(atoms)
         self.members: list[list[int]] = [[] for _ in range(atoms.n_residues)]
         for atom, residue in enumerate(self.residue):
             self.members[residue].append(atom)
@@ -132,6 +143,30 @@ class _Perception:
     def linked(self, atom: int) -> bool:
         """Whether the atom is bonded to another residue."""
         return any(self.residue[other] != self.residue[atom] for other in self.near[atom])
+
+
+def possible_bonds(atoms: Atoms, recorded: Bonds) -> tuple[np.ndarray, np.ndarray]:
+    """Return pairs of atoms (n, 2) that may be bonded, and how long their bonds can be (n,), nm.
+
+    Recorded bonds, neighbours of a chain, cysteines, and all pairs within residues without a template: enough to put a
+    molecule together that was split at a box wall, before its bonds are settled by distance.
+    """
+    limits: dict[tuple[int, int], float] = {}
+    tables = atoms.residue_atoms
+    for r in range(atoms.n_residues - 1):
+        if atoms.residue_chain[r] == atoms.residue_chain[r + 1] and "C" in tables[r] and "N" in tables[r + 1]:
+            limits[tables[r]["C"], tables[r + 1]["N"]] = PEPTIDE_BOND_LIMIT
+    sulfurs = [table["SG"] for table in tables if {"SG", "CB"} <= table.keys()]
+    limits |= dict.fromkeys(combinations(sulfurs, 2), DISULFIDE_LIMIT)
+    radius = _radii(atoms)
+    bonded = {atom for pair in recorded for atom in pair}
+    for r, name in enumerate(atoms.residue_name.tolist()):
+        members = sorted(tables[r].values())
+        if name not in standard_residues() and not bonded.issuperset(members):
+            limits |= {(i, j): float(radius[i] + radius[j]) + _SLACK for i, j in combinations(members, 2)}
+    others = np.array([pair for pair in recorded if pair not in limits], dtype=np.int64).reshape(-1, 2)
+    pairs = np.concatenate([others, np.array(list(limits), dtype=np.int64).reshape(-1, 2)])
+    return pairs, np.concatenate([longest_bonds(atoms, others), np.array(list(limits.values()), dtype=np.float64)])
 
 
 def settle_bonds(atoms: Atoms, positions: np.ndarray, recorded: Bonds) -> tuple[Bonds, list[Note]]:
@@ -285,9 +320,8 @@ def _drop_stretched_links(work: _Perception) -> None:
 def _stretched(work: _Perception) -> list[tuple[int, int]]:
     """Bonds that are far longer than bonds are."""
     pairs = np.array(sorted(work.bonds), dtype=np.int64).reshape(-1, 2)
-    i, j = pairs[:, 0], pairs[:, 1]
-    length = np.linalg.norm(work.positions[i] - work.positions[j], axis=1)
-    return [(int(a), int(b)) for a, b in pairs[length > _STRETCH * (work.radius[i] + work.radius[j])]]
+    length = np.linalg.norm(work.positions[pairs[:, 0]] - work.positions[pairs[:, 1]], axis=1)
+    return [(int(a), int(b)) for a, b in pairs[length > longest_bonds(work.atoms, pairs)]]
 
 
 def _bond_disulfides(work: _Perception) -> None:

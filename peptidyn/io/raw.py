@@ -18,11 +18,12 @@ if TYPE_CHECKING:
 
 PDB = (".pdb", ".ent")
 MMCIF = (".cif", ".mmcif")
+PACKED = (".gz", ".bz2")
 
 
 def extension(path: Path) -> str:
-    """Return how the name of a file ends, in lower case and without .gz: ``.pdb`` of ``1UBQ.PDB.gz``."""
-    return Path(path.stem if path.suffix.lower() == ".gz" else path.name).suffix.lower()
+    """Return how the name of a file ends, in lower case and without .gz or .bz2: ``.pdb`` of ``1UBQ.PDB.gz``."""
+    return Path(path.stem if path.suffix.lower() in PACKED else path.name).suffix.lower()
 
 
 @dataclass(frozen=True)

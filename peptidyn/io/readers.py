@@ -7,6 +7,7 @@ on the way is kept in the structure's notes; what makes no sense is a StructureE
 
 from __future__ import annotations
 
+import bz2
 import gzip
 import operator
 import os
@@ -22,8 +23,9 @@ from peptidyn.core.atoms import Atoms
 from peptidyn.core.errors import ArgumentError, StructureError
 from peptidyn.core.residues import WATER, protonation_variant
 from peptidyn.io.bonding import coincidence_error, coincident_pairs, settle_bonds
+from peptidyn.io.images import join_images
 from peptidyn.io.notes import Note, counted, some
-from peptidyn.io.raw import MMCIF, PDB, RawStructure, extension
+from peptidyn.io.raw import MMCIF, PACKED, PDB, RawStructure, extension
 from peptidyn.io.structure import Structure, check_finite
 from peptidyn.io.topology import atoms_from_topology, bonds_of, copy_topology, masses_from_elements
 
@@ -36,7 +38,7 @@ def load_structure(
     Parameters
     ----------
     path : str or path
-        ``.pdb``, ``.ent``, ``.cif`` or ``.mmcif``, plain or with ``.gz``.
+        ``.pdb``, ``.ent``, ``.cif`` or ``.mmcif``, plain or with ``.gz`` or ``.bz2``.
     model : int
         Which model of the file, counted from 0.
     add_hydrogens : bool or None
@@ -61,6 +63,7 @@ def load_structure(
     -----
     - Alternate locations: per residue the conformer with the highest occupancy, the first among equals.
     - A chain is broken where C and N are further apart than `peptidyn.io.bonding.PEPTIDE_BOND_LIMIT`.
+    - A molecule that was split at a wall of the file's box is made whole. Without a box it is refused.
     - Disulfides come from records and distances. Metal contacts are not bonds.
     - Extra particles of water models (TIP4P's M) are left out: they have no mass.
     """
@@ -92,19 +95,20 @@ def _read_text(path: Path) -> tuple[str, bool]:
     name = path.name
     suffix = extension(path)
     if suffix not in PDB + MMCIF:
-        allowed = ", ".join(PDB + MMCIF)
+        allowed, packed = ", ".join(PDB + MMCIF), " or ".join(PACKED)
         raise StructureError(
-            f"cannot tell the format of {name}: its name must end in {allowed}, or one of these with .gz"
+            f"cannot tell the format of {name}: its name must end in {allowed}, or one of these with {packed}"
         )
     try:
         data = path.read_bytes()
     except OSError as error:
         raise StructureError(f"cannot read {path}: {error.strerror}") from error
-    if path.suffix.lower() == ".gz":
+    if path.suffix.lower() in PACKED:
+        kind, unpack = ("gzip", gzip.decompress) if path.suffix.lower() == ".gz" else ("bzip2", bz2.decompress)
         try:
-            data = gzip.decompress(data)
-        except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-            raise StructureError(f"cannot unpack {name} ({error}); is it cut short, or not gzip?") from error
+            data = unpack(data)
+        except (EOFError, OSError, ValueError, zlib.error) as error:
+            raise StructureError(f"cannot unpack {name} ({error}); is it cut short, or not {kind}?") from error
     if not data.strip():
         raise StructureError(f"{name} is empty")
     if b"\0" in data or data.startswith(b"\x1f\x8b"):
@@ -153,7 +157,10 @@ def _settle(raw: RawStructure, name: str) -> Structure:
         positions = positions[keep]
         atoms = atoms_from_topology(topology)
     masses_from_elements(atoms)  # raises for elements that nobody knows, before distances are judged by them
-    settled, bond_notes = settle_bonds(atoms, positions, bonds_of(topology))
+    recorded = bonds_of(topology)
+    positions, image_note = join_images(atoms, positions, topology.getPeriodicBoxVectors(), name, recorded)
+    notes += image_note
+    settled, bond_notes = settle_bonds(atoms, positions, recorded)
     topology = copy_topology(topology, settled)
     atoms = atoms_from_topology(topology)
     notes += bond_notes

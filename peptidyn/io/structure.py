@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from peptidyn.core.atoms import Atoms
+from peptidyn.core.atoms import LONGEST_BOND, Atoms
 from peptidyn.core.errors import ArgumentError, SelectionError, StructureError
 from peptidyn.core.units import plain_array
 from peptidyn.io.composition import Missing, missing_atoms
@@ -129,13 +129,15 @@ class Structure:
     ) -> Structure:
         """Make a structure from an OpenMM Topology and System.
 
-        The bonds are those of the topology, as they are.
+        The bonds are those of the topology. Atoms that have none there get those of the System: its bond terms and
+        constraints. Molecules that are split at a wall of the topology's box are made whole.
 
         Parameters
         ----------
         topology : openmm.app.Topology
         system : openmm.System or None
-            Gives the masses, and the virtual sites with their positions; with None masses come from the elements.
+            Gives the masses, the virtual sites with their positions, and bonds that the topology lacks; with None
+            masses come from the elements.
         positions : (n_atoms, 3) Quantity or array
             nm if plain.
         """
@@ -154,9 +156,49 @@ class Structure:
 
             masses = np.array([system.getParticleMass(i).value_in_unit(unit.dalton) for i in range(atoms.n_atoms)])
             sites = virtual_sites(system)
-            if sites and xyz.shape == (atoms.n_atoms, 3):
-                xyz = place_virtual_sites(system, xyz)
-        return cls._checked(topology, xyz, masses, atoms, name, notes, sites)
+        structure = cls._checked(topology, xyz, masses, atoms, name, notes, sites)
+        if system is not None:
+            structure = structure._with_bonds_of(system)
+        xyz, note = structure._whole()
+        if sites:
+            xyz = place_virtual_sites(system, xyz)
+        return structure if xyz is structure.positions else structure.with_positions(xyz).with_notes(*note)
+
+    def _whole(self) -> tuple[np.ndarray, list[Note]]:
+        """Return positions in which no molecule is split at a box wall, and a note if atoms had to move."""
+        ends = self.positions[self.atoms.bonds]
+        if np.linalg.norm(ends[:, 1] - ends[:, 0], axis=1).max(initial=0.0) <= LONGEST_BOND:
+            return self.positions, []
+        from peptidyn.io.images import join_images
+
+        return join_images(self.atoms, self.positions, self.topology.getPeriodicBoxVectors(), self.name)
+
+    def _with_bonds_of(self, system: Any) -> Structure:
+        """Return the structure with the bonds of a System added, for atoms that have none."""
+        loose = (np.bincount(self.atoms.bonds.ravel(), minlength=self.n_atoms) == 0) & (self.masses > 0)
+        if len(self.atoms.bonds):
+            loose &= np.bincount(self.atoms.residue)[self.atoms.residue] > 1  # not ions
+        if not loose.any():
+            return self
+        from peptidyn.io.system_bonds import bonds_of_system
+
+        bonds = bonds_of(self.topology)
+        found = {
+            pair: kind
+            for pair, kind in bonds_of_system(system, self.atoms, self.positions).items()
+            if loose[list(pair)].any() and pair not in bonds
+        }
+        if not bonds and not found and self.n_atoms > self.n_residues:
+            raise StructureError(
+                f"{self.name}: neither the Topology nor the System has any bond, so nothing tells what is rigid; add "
+                "bonds to the Topology (createStandardBonds), or use a System with bond terms or constraints"
+            )
+        if not found:
+            return self
+        topology = copy_topology(self.topology, {**bonds, **found})
+        text = f"{counted(len(found), 'bond')} that the Topology lacks taken from the System"
+        notes = (*self.notes, Note("system-bonds", text))
+        return replace(self, topology=topology, atoms=atoms_from_topology(topology), notes=notes)
 
     @classmethod
     def from_mdtraj(cls, trajectory: mdtraj.Trajectory, frame: int = 0, *, name: str = "structure") -> Structure:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from itertools import product
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -158,17 +160,50 @@ def reduced_box(vectors: Any) -> Any:
 def select_atoms(topology: mdtraj.Topology, selection: str, name: str) -> np.ndarray:
     """Return the atoms (n,) that an MDTraj selection matches; SelectionError, naming the system, if there are none."""
     try:
+        source = topology.select_expression(selection)
         chosen = topology.select(selection)
     except Exception as error:  # MDTraj raises many kinds, ParseException among them
-        raise SelectionError(
-            f"cannot read the selection {selection!r}; use the MDTraj selection language, e.g. "
-            "'resid 2 to 9 and backbone'"
-        ) from error
+        raise _unreadable(selection) from error
+    _check_values(ast.parse(source, mode="eval"), selection)
     if len(chosen) == 0:
         raise SelectionError(
             f"the selection {selection!r} matches no atom of {name}; check chain, residue and atom names"
         )
     return np.asarray(chosen, dtype=np.int64)
+
+
+_NUMBERS = frozenset({"index", "resSeq", "n_bonds", "mass"})
+"""Attributes of MDTraj's atoms, residues and chains that are numbers."""
+
+_RESERVED = frozenset("to resid residue resSeq resname name index chainid element type mass protein water".split())
+"""Words of the selection language that name no atom, residue or element."""
+
+
+def _unreadable(selection: str, reason: str = "") -> SelectionError:
+    return SelectionError(
+        f"cannot read the selection {selection!r}{reason}; use the MDTraj selection language, e.g. "
+        "'resid 2 to 9 and backbone'"
+    )
+
+
+def _check_values(source: ast.AST, selection: str) -> None:
+    """Refuse what MDTraj takes by accident: it reads "resid 3 to" as the residues 3 and "to"."""
+    for node in ast.walk(source):
+        alone = [*getattr(node, "ifs", ()), *getattr(node, "values", ()), getattr(node, "operand", None)]
+        if any(isinstance(one, ast.Attribute) and not one.attr.startswith("is_") for one in alone):
+            raise _unreadable(selection, ": a keyword lacks its value")
+        if not isinstance(node, ast.Compare):
+            continue
+        parts = [node.left, *node.comparators]
+        fields = [part.attr for part in parts if isinstance(part, ast.Attribute)]
+        values = [one.value for part in parts for one in ast.walk(part) if isinstance(one, ast.Constant)]
+        several = any(isinstance(part, ast.List) for part in parts)
+        for field, value in product(fields, values):
+            number = isinstance(value, int | float)
+            if field in _NUMBERS and not number:
+                raise _unreadable(selection, f": {value!r} is not a number")
+            if field not in _NUMBERS and value is not None and (number or (several and value in _RESERVED)):
+                raise _unreadable(selection, f": {str(value)!r} is not a name, and 'and' or 'or' may be missing")
 
 
 def masses_from_elements(atoms: Atoms) -> np.ndarray:

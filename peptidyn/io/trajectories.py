@@ -6,6 +6,7 @@ coordinates, no bond longer than bonds are.
 
 from __future__ import annotations
 
+import bz2
 import gzip
 import math
 import os
@@ -17,19 +18,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numba import njit
 
-from peptidyn.core.atoms import Atoms
+from peptidyn.core.atoms import LONGEST_BOND, Atoms
 from peptidyn.core.checks import all_finite
 from peptidyn.core.errors import ArgumentError, TrajectoryError
 from peptidyn.core.periodic import make_whole, spanning_order
+from peptidyn.io.plain_paths import plain_path
 from peptidyn.io.quiet import quiet_readers
 from peptidyn.io.raw import PDB, extension
 from peptidyn.io.topology import select_atoms
 
 if TYPE_CHECKING:
     import mdtraj
-
-LONGEST_BOND = 0.5
-"""A bond longer than this (nm) is not a bond: the molecule is broken or the topology is another one's."""
 
 _WITH_TOPOLOGY = (".h5", ".hdf5", ".lh5", ".gsd")
 _COUNTED = (".xtc", ".dcd", ".trr", ".nc", ".h5")
@@ -79,7 +78,7 @@ class TrajectoryFile:
             return None
         import mdtraj
 
-        with quiet_readers(), mdtraj.open(str(self.path)) as file:
+        with plain_path(self.path) as path, quiet_readers(), mdtraj.open(path) as file:
             return -(-len(file) // self._stride)
 
     def chunks(self) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
@@ -91,13 +90,38 @@ class TrajectoryFile:
         for xyz, box, time in self._read():
             index = (count + np.arange(len(xyz))) * self._stride
             count += len(xyz)
-            self._check_finite(xyz, index)
-            if box is not None:
-                make_whole(xyz, box, np.linalg.inv(box), *self._spanning)
-            self._check_bonds(xyz, index, box is not None)
-            yield index, index.astype(np.float64) if time is None else time, xyz
+            yield index, index.astype(np.float64) if time is None else time, self._checked(xyz, box, index)
         if count == 0:
             raise TrajectoryError(f"{self.path} holds no frames")
+
+    def frame(self, number: int) -> tuple[np.ndarray, np.ndarray | None]:
+        """Return the positions (n_atoms, 3), nm, of one frame, made whole, and its box vectors (3, 3) or None.
+
+        Parameters
+        ----------
+        number : int
+            Counted from 0 with the stride of this object; negative numbers count from the end.
+        """
+        total = self.n_frames if number < 0 else None
+        if number < 0 and total is None:
+            total = sum(len(xyz) for xyz, _, _ in self._read())
+        wanted, first = number if total is None else total + number, 0
+        for xyz, box, _ in self._read():
+            here = wanted - first
+            if 0 <= here < len(xyz):
+                xyz, box = xyz[here : here + 1], None if box is None else box[here : here + 1]
+                xyz = self._checked(xyz, box, np.array([wanted]))
+                return xyz[0], None if box is None else box[0]
+            first += len(xyz)
+        raise TrajectoryError(f"{self.path} has no frame {number}: it holds {first or total} frames, counted from 0")
+
+    def _checked(self, xyz: np.ndarray, box: np.ndarray | None, index: np.ndarray) -> np.ndarray:
+        """Return frames with all molecules whole, in place; TrajectoryError for those that make no sense."""
+        self._check_finite(xyz, index)
+        if box is not None:
+            make_whole(xyz, box, np.linalg.inv(box), *self._spanning)
+        self._check_bonds(xyz, index, box is not None)
+        return xyz
 
     def _read(self) -> Iterator[tuple[np.ndarray, np.ndarray | None, np.ndarray | None]]:
         """Yield positions (n, n_atoms, 3) float64, box vectors (n, 3, 3) or None, and times or None."""
@@ -108,11 +132,10 @@ class TrajectoryFile:
 
         top = {} if extension(self.path) in _WITH_TOPOLOGY else {"top": self._topology}
         try:
-            chunks = mdtraj.iterload(
-                str(self.path), chunk=self._chunk, stride=self._stride, atom_indices=self._chosen, **top
-            )
-            while (part := _next_quietly(chunks)) is not None:
-                yield part.xyz.astype(np.float64), _box(part.unitcell_vectors), part.time.astype(np.float64)
+            with plain_path(self.path) as path:
+                chunks = mdtraj.iterload(path, chunk=self._chunk, stride=self._stride, atom_indices=self._chosen, **top)
+                while (part := _next_quietly(chunks)) is not None:
+                    yield part.xyz.astype(np.float64), _box(part.unitcell_vectors), part.time.astype(np.float64)
         except (OSError, RuntimeError, ValueError, TypeError, EOFError) as error:
             raise TrajectoryError(
                 f"cannot read {self.path} ({str(error).strip() or type(error).__name__}); check that the file is "
@@ -168,7 +191,8 @@ def _file_topology(atoms: Atoms, file: Path, top: Any) -> mdtraj.Topology:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            return mdtraj.load_topology(str(source))
+            with plain_path(source) as path:
+                return mdtraj.load_topology(path)
     except (OSError, RuntimeError, ValueError, TypeError, KeyError, IndexError) as error:
         raise TrajectoryError(f"cannot read a topology from {source} ({str(error).strip()})") from error
 
@@ -215,7 +239,8 @@ def _longest_bond(xyz, bonds):
 
 
 def _open_text(path: Path) -> Any:
-    return gzip.open(path, "rt") if path.suffix == ".gz" else open(path)
+    opened: dict[str, Any] = {".gz": gzip.open, ".bz2": bz2.open}
+    return opened.get(path.suffix.lower(), open)(path, "rt")
 
 
 def _pdb_topology(path: Path) -> mdtraj.Topology:

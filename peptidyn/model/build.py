@@ -58,6 +58,7 @@ def build_tree(
     -------
     TreeModel
     """
+    _check_structure(structure)
     sites: dict[int, tuple[int, ...]] = structure.virtual_sites
     atoms, carried = _carry_sites(structure.atoms, sites)
     x = np.ascontiguousarray(structure.positions, dtype=np.float64)
@@ -87,6 +88,15 @@ def build_tree(
     return TreeModel(
         **layout.__dict__, **geometry, masses=masses, hard_bonds=tuple(hard_bonds), cut_bonds=atoms.bonds[cuts.bonds]
     )
+
+
+def _check_structure(structure: Any) -> None:
+    """Raise ArgumentError, naming what to call, for anything else than a structure."""
+    if not isinstance(getattr(structure, "atoms", None), Atoms):
+        raise ArgumentError(
+            f"build_tree was given a {type(structure).__name__}, expected a Structure: make one with "
+            "load_structure(file), Structure.from_openmm(topology, system, positions) or Structure.from_mdtraj(frames)"
+        )
 
 
 def check_masses(atoms: Atoms, masses: np.ndarray, sites: Sequence[int] | np.ndarray = ()) -> None:

@@ -76,6 +76,16 @@ def find_cuts(atoms: Atoms, x: np.ndarray, soft: SoftRequest, glue: np.ndarray) 
             return Cuts(cut, frozenset(map(tuple, atoms.bonds[sorted(opened)].tolist())))
 
 
+def describe_cuts(atoms: Atoms, cut_bonds: np.ndarray) -> list[str]:
+    """Return a sentence about the bonds (n, 2) that were left out of a tree; no sentence if there are none."""
+    if not len(cut_bonds):
+        return []
+    listed = [f"{atoms.label(i)} - {atoms.label(j)}" for i, j in cut_bonds[:5].tolist()]
+    more = f"; and {len(cut_bonds) - 5} more" if len(cut_bonds) > 5 else ""
+    number = "1 bond that closes a loop is" if len(cut_bonds) == 1 else f"{len(cut_bonds)} bonds that close loops are"
+    return [f"{number} left out of the tree and held by the force field: {'; '.join(listed)}{more}"]
+
+
 def disulfide_bonds(atoms: Atoms) -> np.ndarray:
     """Return a mask (n_bonds,) of the S-S bonds between different residues."""
     i, j = atoms.bonds[:, 0], atoms.bonds[:, 1]

@@ -11,9 +11,11 @@ import numpy as np
 import openmm
 
 from peptidyn._version import __version__
+from peptidyn.model.rings import describe_cuts
 from peptidyn.runs.model import RunModel, find_reference_geometry, find_run_platform, make_model
 from peptidyn.runs.preparation import prepare_structure
-from peptidyn.runs.run import Say, find_place
+from peptidyn.runs.run import Say, check_goal, find_place
+from peptidyn.runs.run_folder import RunFolder
 from peptidyn.runs.settings import ExchangeSettings
 from peptidyn.runs.signals import StopRequest
 from peptidyn.sampling.backends import count_cores
@@ -71,13 +73,15 @@ def exchange(
         model = make_model(chosen, place.read_structure())
     else:
         prepared = prepare_structure(chosen)
+        model = make_model(chosen, prepared)
         for note in prepared.notes:
             say(f"note: {note}")
-        model = make_model(chosen, prepared)
         positions = find_reference_geometry(model, say, progress)
-    say(_describe(chosen, model))
+    cuts = describe_cuts(model.tree.atoms, model.tree.cut_bonds)
+    say("\n".join([_describe(chosen, model), *(f"note: {text}" for text in cuts)]))
     where = {"folder": place.path, "resume": go_on, "overwrite": overwrite or resume}
     with _replicas(chosen, model, positions, **_find_backend(chosen, backend, workers), **where) as replicas:
+        check_goal(replicas.iterations, chosen.iterations, _recorded(place, chosen).iterations, "iterations")
         place.write_settings(chosen)
         if prepared is not None:
             place.write_structure(prepared)  # as it was before it was relaxed, which its bonds were judged by
@@ -90,12 +94,28 @@ def exchange(
             say(f"torsional time steps from the lowest temperature to the highest: {steps} fs")
         with StopRequest() as stop:
             replicas.run(chosen.iterations, progress=progress, stop=lambda: stop.made)
-        summary = {"peptidyn": __version__, **replicas.summary(), "settings": asdict(chosen)}
-        summary["coordinates"] = {name: len(places) for name, places in model.tree.groups.items()}
-        summary |= {"metric": chosen.metric_word, "distribution": chosen.distribution}
-        summary["complete"] = replicas.iterations >= chosen.iterations
+        summary = _summarise(replicas, chosen, model)
         place.write_summary(summary)
         return ExchangeResult(place.path, summary, not summary["complete"])
+
+
+def _summarise(replicas: ReplicaExchange, settings: ExchangeSettings, model: RunModel) -> dict[str, Any]:
+    """Return what summary.json holds."""
+    return {
+        "peptidyn": __version__,
+        **replicas.summary(),
+        "settings": asdict(settings),
+        "coordinates": {name: len(places) for name, places in model.tree.groups.items()},
+        "metric": settings.metric_word,
+        "distribution": settings.distribution,
+        "notes": describe_cuts(model.tree.atoms, model.tree.cut_bonds),
+        "complete": replicas.iterations >= settings.iterations,
+    }
+
+
+def _recorded(place: RunFolder, chosen: ExchangeSettings) -> ExchangeSettings:
+    """Return the settings that the folder has now, or those chosen if it has none yet."""
+    return place.read_settings(ExchangeSettings()) if (place.path / chosen.stored_as).exists() else chosen
 
 
 def _describe(settings: ExchangeSettings, model: RunModel) -> str:
@@ -103,8 +123,7 @@ def _describe(settings: ExchangeSettings, model: RunModel) -> str:
     return (
         f"{settings.name}: {tree.n_atoms} atoms, {tree.describe_coordinates()}; {settings.replicas} replicas from "
         f"{settings.tmin:g} to {settings.tmax:g} K, {settings.ensemble}, {1e3 * settings.timestep_ps:g} fs, "
-        f"{settings.metric_word} metric, {settings.solvent}, "
-        f"{settings.forces_of}\ndistribution: {settings.distribution}"
+        f"{settings.metric_word} metric, {settings.forces}\ndistribution: {settings.distribution}"
     )
 
 

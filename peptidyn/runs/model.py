@@ -25,12 +25,22 @@ from peptidyn.engine.torsion_integrators import (
 )
 from peptidyn.io.structure import Structure
 from peptidyn.model.build import build_tree
+from peptidyn.model.rings import describe_cuts
 from peptidyn.model.tree import TreeModel
 from peptidyn.runs.preparation import find_waters, load_prepared
 from peptidyn.runs.settings import ModelSettings, RunSettings
 
 RELAX_TOLERANCE, RELAX_ITERATIONS = 10.0, 1000
 """Of the Cartesian relaxation: root mean square force (kJ/mol/nm), and iterations at most."""
+
+LARGE = 3000
+"""Atoms from which on a relaxation without cutoff has two stages: each of its forces takes long."""
+
+LARGE_TOLERANCE, LARGE_ITERATIONS = 50.0, 60
+"""Of the second stage, with all forces: thermal motion at 300 K makes forces of 1000 kJ/mol/nm."""
+
+STAGE_CUTOFF = 1.0
+"""nm; of the first stage, which is without solvent and moves out of strained bonds, angles and contacts."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,6 +92,7 @@ class RunModel:
             simulation = TorsionSimulation(self.structure.topology, system, integrator, platform, properties)
         if geometry is not None:
             simulation.use_geometry(geometry)  # which checkpoints then hold
+        integrator.notes += describe_cuts(tree.atoms, tree.cut_bonds)
         if terms is not None and terms.dropped:
             integrator.notes.append(str(terms))
         return simulation
@@ -91,7 +102,11 @@ def make_model(settings: ModelSettings, structure: Structure) -> RunModel:
     """Return the forces and the tree of a prepared structure."""
     if settings.brings_parameters:
         loaded = load_prepared(settings)
-        structure, system = loaded.structure, loaded.system
+        system = loaded.system
+        if settings.start is None:
+            structure = loaded.structure
+        else:
+            structure = Structure.from_openmm(structure.topology, system, structure.positions, name=structure.name)
     else:
         system = make_system(structure.topology, settings.solvent, settings.forcefield, cutoff=settings.cutoff)
         structure = Structure.from_openmm(structure.topology, system, structure.positions, name=structure.name)
@@ -145,21 +160,49 @@ def find_reference_geometry(model: RunModel, say: Callable[[str], None], progres
     settings = model.settings
     start = model.tree.positions(model.tree.reference)
     if not settings.relax:
-        say("note: the reference geometry was not relaxed, and populations depend on it")
+        if settings.start is None:
+            say("note: the reference geometry was not relaxed, and populations depend on it")
         return start
     system = model.system
     if find_waters(model.structure).any() and not settings.brings_parameters:
         topology = model.structure.topology
         system = make_system(topology, settings.solvent, settings.forcefield, cutoff=settings.cutoff, rigid_water=True)
+    tolerance = RELAX_TOLERANCE
+    if _has_stages(model):
+        near = make_system(model.structure.topology, "vacuum", settings.forcefield, cutoff=STAGE_CUTOFF)
+        start = _relax(settings, near, start, tolerance, RELAX_ITERATIONS, say, progress, "forces of near atoms only: ")
+        tolerance = LARGE_TOLERANCE
+    return _relax(settings, system, start, tolerance, relaxation_iterations(model), say, progress)
+
+
+def _has_stages(model: RunModel) -> bool:
+    settings = model.settings
+    return (
+        model.structure.n_atoms >= LARGE
+        and settings.solvent not in WATER_MODELS
+        and not (settings.cutoff or settings.brings_parameters)
+    )
+
+
+def relaxation_iterations(model: RunModel) -> int:
+    """Return how often a relaxation evaluates all forces at most, about."""
+    return LARGE_ITERATIONS if _has_stages(model) else RELAX_ITERATIONS
+
+
+def _relax(
+    settings: ModelSettings, system: Any, start: np.ndarray, tolerance: float, iterations: int,
+    say: Callable[[str], None], progress: bool, what: str = "",
+) -> np.ndarray:  # fmt: skip
+    """Return positions (n_atoms, 3), nm, minimised in Cartesian coordinates from `start`."""
     integrator = openmm.VerletIntegrator(0.001)
     integrator.setConstraintTolerance(1e-8)
     platform, properties = find_run_platform(settings)
     with openmm_errors():
         context = openmm.Context(*(part for part in (system, integrator, platform, properties) if part is not None))
     context.setPositions(start)
-    with Progress(RELAX_ITERATIONS, "relaxing", "iterations at most", progress) as bar:
+    with Progress(iterations, "relaxing", "iterations at most", progress) as bar:
         energy = minimise_cartesian(
-            context, RELAX_TOLERANCE, RELAX_ITERATIONS, lambda energy: bar.advance(1, f"{energy:.0f} kJ/mol")
+            context, tolerance, iterations, lambda energy: bar.advance(1, f"{energy:.0f} kJ/mol")
         )
-        say(f"relaxed bonds, angles and torsions: {energy:.1f} kJ/mol after {bar.done:.0f} iterations")
+        say(f"relaxed bonds, angles and torsions: {what}{energy:.1f} kJ/mol after {bar.done:.0f} iterations")
     return context.getState(positions=True).getPositions(asNumpy=True)._value

@@ -12,11 +12,10 @@ import openmm
 from openmm import app, unit
 
 from peptidyn.core.errors import ArgumentError, ModelError
-from peptidyn.core.periodic import make_whole, spanning_order
 from peptidyn.core.residues import is_water
 from peptidyn.core.units import plain_array
 from peptidyn.engine.inputs import LoadedSystem, load_system
-from peptidyn.engine.systems import IMPLICIT, WATER_MODELS, load_force_field, undescribed
+from peptidyn.engine.systems import CUTOFF, IMPLICIT, WATER_MODELS, load_force_field, undescribed
 from peptidyn.io.notes import Note, counted
 from peptidyn.io.peptides import build_peptide
 from peptidyn.io.quiet import seeded
@@ -24,12 +23,16 @@ from peptidyn.io.readers import load_structure
 from peptidyn.io.structure import Structure
 from peptidyn.io.topology import bonds_of, copy_topology
 from peptidyn.runs.settings import ModelSettings
+from peptidyn.runs.starting_points import starting_structure
 
 PADDING = 1.0
 """Default layer of water around a molecule, nm."""
 
-FULL_BOX = 0.8
-"""A box with waters and at least this density, g/cm^3, is taken as solvated."""
+FULL_BOX, DENSEST_BOX = 0.8, 1.6
+"""A box with waters and a density between these, g/cm^3, is taken as solvated."""
+
+BULK = 0.5
+"""Waters with more than this part of the mass of everything else are bulk water; crystals hold fewer."""
 
 _GRAMS_PER_CM3 = 1.66053907e-3
 """Of one Da/nm^3."""
@@ -41,14 +44,18 @@ def prepare_structure(settings: ModelSettings) -> Structure:
     Its bonds and chain names are in the form in which a resumed run reads them from topology.cif, so that both have the
     same forces in the same order.
     """
-    if settings.brings_parameters:
+    if settings.start is not None:
+        structure = starting_structure(settings)
+        if settings.brings_parameters:
+            return structure
+    elif settings.brings_parameters:
         return load_prepared(settings).structure
-    if settings.file is None:
+    elif settings.file is None:
         structure = build_peptide("A" * 10)
     else:
-        structure = load_structure(settings.file, add_hydrogens=None, pH=settings.pH)
-        if settings.select is not None:
-            structure = structure.subset(settings.select)
+        structure = load_structure(settings.file, model=settings.model, add_hydrogens=None, pH=settings.pH)
+    if settings.select is not None:
+        structure = structure.subset(settings.select)
     if settings.solvent in IMPLICIT:
         structure = _without_waters(structure, settings)
     elif settings.solvent in WATER_MODELS:
@@ -59,17 +66,12 @@ def prepare_structure(settings: ModelSettings) -> Structure:
 
 
 def load_prepared(settings: ModelSettings) -> LoadedSystem:
-    """Return what a prmtop, psf or top file holds, with molecules made whole."""
+    """Return what a prmtop, psf or top file holds."""
     assert settings.file is not None
-    loaded = load_system(
+    return load_system(
         settings.file, settings.coordinates, parameters=settings.parameters, include=settings.include,
-        solvent=settings.solvent, cutoff=settings.cutoff,
+        solvent=settings.solvent, cutoff=settings.cutoff or CUTOFF,
     )  # fmt: skip
-    whole = make_molecules_whole(loaded.structure)
-    if whole is loaded.structure:
-        return loaded
-    placed = Structure.from_openmm(whole.topology, loaded.system, whole.positions, name=whole.name, notes=whole.notes)
-    return LoadedSystem(placed, loaded.system)
 
 
 def find_waters(structure: Structure) -> np.ndarray:
@@ -96,13 +98,25 @@ def _without_waters(structure: Structure, settings: ModelSettings) -> Structure:
 
 
 def _in_water(structure: Structure, settings: ModelSettings) -> Structure:
-    """Return the structure in a box of water: its own if it has one, else a new one."""
+    """Return the structure in a box of water: its own if it has one, else a new one.
+
+    A file that is full of water but has no box that fits is refused, unless a new box is asked for by padding.
+    """
     water = find_waters(structure)
+    if settings.padding is not None or not water.any():
+        return add_water(structure, settings)
     density = _density(structure)
-    if settings.padding is None and water.any() and density >= FULL_BOX:
-        number = counted(_count_residues(structure, water), "water")
+    number = counted(_count_residues(structure, water), "water")
+    if FULL_BOX <= density <= DENSEST_BOX or (settings.start is not None and density):
         note = Note("solvent", f"the box of the file is used: {number}, {density:.2f} g/cm3")
-        return make_molecules_whole(structure).with_notes(note)
+        return structure.with_notes(note)
+    if structure.masses[water].sum() > BULK * structure.masses[~water].sum():
+        box = f"a box in which their density would be {density:.2g} g/cm3" if density else "no periodic box"
+        raise ArgumentError(
+            f"{structure.name} holds {number} and {box}; give the file the box it was made with (CRYST1 in PDB, _cell "
+            "in mmCIF) to simulate these waters, select='not water' to replace them by a new box, or padding=1.0 to "
+            "keep them and add so much water (nm) around"
+        )
     return add_water(structure, settings)
 
 
@@ -122,7 +136,7 @@ def add_water(structure: Structure, settings: ModelSettings) -> Structure:
     padding = PADDING if settings.padding is None else settings.padding
     low, high = structure.positions.min(axis=0), structure.positions.max(axis=0)
     diameter = 2.0 * float(np.linalg.norm(structure.positions - 0.5 * (low + high), axis=1).max())
-    side = max(diameter + 2.0 * padding, 2.0 * settings.cutoff + 0.02)
+    side = max(diameter + 2.0 * padding, 2.0 * (settings.cutoff or CUTOFF) + 0.02)
     field = load_force_field(settings.solvent, settings.forcefield)
     modeller = app.Modeller(structure.topology, structure.positions * unit.nanometer)
     try:
@@ -143,18 +157,3 @@ def add_water(structure: Structure, settings: ModelSettings) -> Structure:
     if kept:
         text += f"; {counted(kept, 'water')} of the file kept"
     return new.with_notes(Note("solvent", text))
-
-
-def make_molecules_whole(structure: Structure) -> Structure:
-    """Return the structure with every atom at the periodic image that is nearest to an atom it is bonded to."""
-    box = structure.topology.getPeriodicBoxVectors()
-    if box is None:
-        return structure
-    x = structure.positions[None].copy()
-    edges = plain_array(box)[None]
-    make_whole(x, edges, np.linalg.inv(edges), *spanning_order(structure.atoms))
-    moved = int((np.abs(x[0] - structure.positions).max(axis=1) > 1e-6).sum())
-    if not moved:
-        return structure
-    note = Note("box", f"{counted(moved, 'atom')} moved to another periodic image, so that molecules are whole")
-    return structure.with_positions(x[0]).with_notes(note)

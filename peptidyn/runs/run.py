@@ -23,14 +23,19 @@ from peptidyn.engine.torsion_reporter import TorsionReporter, read_torsions
 from peptidyn.engine.trajectory_frames import keep_frames
 from peptidyn.kernels.motions import kernels_on_disk
 from peptidyn.model.tree import TreeModel
-from peptidyn.runs.model import find_reference_geometry, find_run_platform, make_model
+from peptidyn.runs.estimates import describe_times
+from peptidyn.runs.model import LARGE, RunModel, find_reference_geometry, find_run_platform, make_model
 from peptidyn.runs.preparation import prepare_structure
 from peptidyn.runs.run_folder import LOG, TORSIONS, RunFolder
 from peptidyn.runs.settings import RunSettings, S, resolve_settings
 from peptidyn.runs.signals import StopRequest
+from peptidyn.runs.starting_points import settings_from_start
 
 MINIMISE_TOLERANCE, MINIMISE_ITERATIONS = 10.0, 200
 """Of the torsional minimisation: largest gradient (kJ/mol/rad), and iterations at most."""
+
+LARGE_ITERATIONS = 50
+"""The same in large systems, which the relaxation before has left near a minimum."""
 
 REDRAW = 50
 """Steps between fresh momenta during equilibration, which thermalise every ensemble alike."""
@@ -125,8 +130,11 @@ def find_place(
     given = {name: value for name, value in given.items() if value is not None}
     if file is not None:
         given["file"] = os.fspath(file)
+    if "start" in given:
+        given["start"] = os.fspath(given["start"])
     if not resume:
-        chosen = resolve_settings(given, config, kind)
+        new = settings_from_start(kind, given, config) if "start" in given else None
+        chosen = new or resolve_settings(given, config, kind)
         name = f"{chosen.name}-{Path(chosen.stored_as).stem}"
         return chosen, RunFolder(name if folder is None else folder), False
     if overwrite:
@@ -135,6 +143,15 @@ def find_place(
         raise ArgumentError("resume=True needs folder=, the folder of the run, and takes its settings from there")
     place = RunFolder(folder)
     return place.settings_to_resume(kind, given), place, place.has_begun
+
+
+def check_goal(done: int, asked: int, recorded: int, what: str) -> None:
+    """Refuse to resume a run that is beyond the length that is asked for now; the recorded one stays."""
+    if done > asked:
+        raise ArgumentError(
+            f"the run has made {done} {what} and is beyond the {asked} that are asked for now; its recorded length of "
+            f"{recorded} {what} stays: give a longer one, or none"
+        )
 
 
 def _begin(
@@ -153,6 +170,7 @@ def _begin(
         for note in prepared.notes:
             say(f"note: {note}")
         say(_describe(settings, model.tree))
+        _tell_times(model, settings, say)
         geometry = find_reference_geometry(model, say, progress)
         simulation = model.simulation(geometry, drop=not settings.keep_rigid_terms)
         for text in simulation.integrator.notes:
@@ -175,6 +193,7 @@ def _continue(settings: RunSettings, folder: RunFolder, say: Say) -> tuple[Torsi
     say(_describe(settings, model.tree))
     simulation = model.simulation(folder.read_geometry(), drop=not settings.keep_rigid_terms)
     extra = simulation.load_checkpoint(folder.checkpoint)
+    check_goal(simulation.currentStep, settings.n_steps, folder.read_settings(RunSettings()).n_steps, "steps")
     folder.remove_unfinished()
     folder.write_settings(settings)
     say(f"continuing from step {simulation.currentStep} of {settings.n_steps}")
@@ -186,7 +205,7 @@ def _describe(settings: RunSettings, tree: TreeModel) -> str:
     return (
         f"{settings.name}: {tree.n_atoms} atoms{molecules}, {tree.describe_coordinates()}, {tree.n_dof} "
         f"degrees of freedom; {settings.ensemble}, {1e3 * settings.timestep_ps:g} fs, {settings.metric_word} metric, "
-        f"{settings.temperature:g} K, {settings.solvent}, {settings.forces_of}\ndistribution: {settings.distribution}"
+        f"{settings.temperature:g} K, {settings.forces}\ndistribution: {settings.distribution}"
     )
 
 
@@ -206,11 +225,13 @@ def _start(
 
 def _equilibrate(simulation: TorsionSimulation, settings: RunSettings, say: Say, progress: bool) -> None:
     """Minimise and equilibrate; then time and steps count from zero."""
-    with Progress(MINIMISE_ITERATIONS, "minimising", "iterations at most", progress) as bar:
-        energy = simulation.minimize_torsions(
-            MINIMISE_TOLERANCE, MINIMISE_ITERATIONS, lambda energy: bar.advance(1, f"{energy:.0f} kJ/mol")
-        )
-        say(f"minimised in torsions: {energy:.1f} kJ/mol after {bar.done:.0f} iterations")
+    iterations = _minimisation_iterations(settings, simulation.tree)
+    if iterations:
+        with Progress(iterations, "minimising", "iterations at most", progress) as bar:
+            energy = simulation.minimize_torsions(
+                MINIMISE_TOLERANCE, iterations, lambda energy: bar.advance(1, f"{energy:.0f} kJ/mol")
+            )
+            say(f"minimised in torsions: {energy:.1f} kJ/mol after {bar.done:.0f} iterations")
     simulation.set_velocities_to_temperature(settings.temperature)
     left, step_ps = settings.equilibration_steps, settings.timestep_ps
     with Progress(step_ps * left, "equilibrating", "ps", progress) as bar:
@@ -225,6 +246,21 @@ def _equilibrate(simulation: TorsionSimulation, settings: RunSettings, say: Say,
     simulation.integrator.counters = dict.fromkeys(simulation.integrator.counters, 0)
     simulation.context.setTime(0.0)
     simulation.context.setStepCount(0)
+
+
+def _tell_times(model: RunModel, settings: RunSettings, say: Say) -> None:
+    """Say how long the stages of a long run will take."""
+    iterations = _minimisation_iterations(settings, model.tree)
+    stages = {"minimising": iterations, "equilibrating": settings.equilibration_steps, "simulating": settings.n_steps}
+    if (times := describe_times(model, stages)) is not None:
+        say(times)
+
+
+def _minimisation_iterations(settings: RunSettings, tree: TreeModel) -> int:
+    """Return how many iterations the torsional minimisation has at most; a frame to start from stays as it is."""
+    if settings.start is not None and not settings.relax:
+        return 0
+    return LARGE_ITERATIONS if tree.n_atoms >= LARGE else MINIMISE_ITERATIONS
 
 
 def _produce(

@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Self, TypeVar
 import tomli_w
 
 from peptidyn.core.errors import ArgumentError
-from peptidyn.engine.systems import CUTOFF, EXPLICIT, IMPLICIT, SOLVENTS, WATER_MODELS
+from peptidyn.engine.systems import EXPLICIT, IMPLICIT, SOLVENTS, WATER_MODELS
 from peptidyn.io.parameter_files import is_parameter_file
 from peptidyn.runs.presets import PRESETS, Preset, preset_for_step
 from peptidyn.sampling.exchange import geometric_temperatures
@@ -37,6 +37,7 @@ MOST_STEPS = 10**12
 MOST = {
     "timestep": 1e3, "cutoff": 100.0, "padding": 100.0, "hydrogen_mass": 1e3, "friction": 1e6, "ions": 10.0,
     "temperature": 1e5, "tmin": 1e5, "tmax": 1e5, "threads": 4096, "seed": 2**63 - 1, "steps": MOST_STEPS,
+    "model": 10**9,
     "replicas": 10_000, "iterations": MOST_STEPS, "interval": MOST_STEPS, "warm_up": MOST_STEPS,
 }  # fmt: skip
 """Largest values of settings; what is beyond is a slip, and would fill memory or never end."""
@@ -62,6 +63,11 @@ class ModelSettings:
         Structure to simulate; None builds capped decaalanine. A prmtop, psf or top file brings its own force field.
     coordinates, parameters, include : str or None, tuple of str, str or None
         Of a prmtop, psf or top file, as for `peptidyn.engine.inputs.load_system`.
+    model : int
+        Which model of the file, counted from 0.
+    start, frame : str or None, int or None
+        Folder of a run to start from, or a trajectory of the atoms in the file; which of its frames, counted from 0, or
+        from the end if negative. None means the last; that of a run has all its digits.
     select : str or None
         MDTraj selection of the atoms to simulate.
     pH : float
@@ -85,8 +91,9 @@ class ModelSettings:
         1 nm otherwise.
     ions : float
         Explicit solvent: salt beside the ions that neutralise the box, mol/l.
-    cutoff : float
-        Explicit solvent: of the direct-space part of PME, nm.
+    cutoff : float or None
+        Of the direct-space part of PME in explicit solvent, 1 nm if None; of all nonbonded forces in implicit solvent
+        and vacuum, where None means no cutoff. nm.
     platform, threads : str or None, int or None
     seed : int or None
     relax : bool
@@ -106,6 +113,9 @@ class ModelSettings:
     coordinates: str | None = None
     parameters: tuple[str, ...] = ()
     include: str | None = None
+    model: int = 0
+    start: str | None = None
+    frame: int | None = None
     select: str | None = None
     pH: float = 7.0
     timestep: float | None = None
@@ -119,7 +129,7 @@ class ModelSettings:
     forcefield: str = "amber14"
     padding: float | None = None
     ions: float = 0.0
-    cutoff: float = CUTOFF
+    cutoff: float | None = None
     platform: str | None = None
     threads: int | None = None
     seed: int | None = None
@@ -140,6 +150,9 @@ class ModelSettings:
         if self.metric is not None:
             self._check_choice("metric", METRICS)
         self._check_least("threads", 1)
+        self._check_least("model", 0)
+        if self.frame is not None and self.start is None:
+            raise ArgumentError("a frame belongs to a run or a trajectory; give start=, too")
         if self.solvent not in WATER_MODELS and (self.padding is not None or self.ions):
             raise ArgumentError(
                 f"padding and ions belong to a box of water and the solvent is {self.solvent}; give one of "
@@ -193,7 +206,9 @@ class ModelSettings:
     @property
     def name(self) -> str:
         """What a run is called: its structure file without folder and endings."""
-        return "ala10" if self.file is None else Path(Path(self.file).name.removesuffix(".gz")).stem
+        return (
+            "ala10" if self.file is None else Path(Path(self.file).name.removesuffix(".gz").removesuffix(".bz2")).stem
+        )
 
     @property
     def soft_words(self) -> str:
@@ -232,6 +247,12 @@ class ModelSettings:
         elif self.dynamics == "langevin":
             step = round(step * min(1.0, (300.0 / self.hottest) ** 0.5), 1)  # atoms move as far per step as at 300 K
         return 1e-3 * (min(step, WATER_STEP) if self.in_water else step)
+
+    @property
+    def forces(self) -> str:
+        """Solvent, cutoff if one was given, and force field, in words."""
+        cutoff = "" if self.cutoff is None else f"cutoff {self.cutoff:g} nm, "
+        return f"{self.solvent}, {cutoff}{self.forces_of}"
 
     @property
     def distribution(self) -> str:

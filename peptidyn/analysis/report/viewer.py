@@ -10,6 +10,7 @@ import mdtraj
 import numpy as np
 
 from peptidyn.core.residues import is_water
+from peptidyn.io.plain_paths import plain_path
 from peptidyn.io.quiet import quiet_readers
 from peptidyn.io.structure import Structure
 from peptidyn.runs.exchange_run import ExchangeRun
@@ -39,8 +40,8 @@ def run_frames(run: RunFolder, atoms: np.ndarray, most: int) -> tuple[mdtraj.Tra
         return None, np.empty(0), ["The run has no trajectory to show."]
     stride = 1 if run.n_frames < 2 else -(-run.n_frames // max(2, most))
     topology = run.structure.to_mdtraj().topology
-    with quiet_readers():
-        frames = mdtraj.load(run.trajectory, top=topology, atom_indices=atoms, stride=stride)
+    with plain_path(run.trajectory) as path, quiet_readers():
+        frames = mdtraj.load(path, top=topology, atom_indices=atoms, stride=stride)
     # a run that was killed may have written a frame that the table does not have
     frames = frames[: len(range(0, run.n_frames, stride))]
     return frames, run.table["time"][::stride][: len(frames)], _left_out(stride, len(frames), run.n_frames)
