@@ -87,7 +87,6 @@ def make_system(
     -------
     openmm.System
     """
-    import openmm
     from openmm import app, unit
 
     if periodic and solvent in IMPLICIT:
@@ -107,12 +106,19 @@ def make_system(
         removeCMMotion=False,
     )
     if not periodic:
-        for force in system.getForces():
-            if isinstance(force, openmm.NonbondedForce):
-                force.setReactionFieldDielectric(1.0)  # no water beyond the cutoff but that of the implicit solvent
+        _leave_out_reaction_field(system)
     if solvent == "obc2":
         system.addForce(_native_obc2(topology, system, cutoff))
     return system
+
+
+def _leave_out_reaction_field(system: Any) -> None:
+    """No water is beyond a cutoff but that of an implicit solvent."""
+    import openmm
+
+    for force in system.getForces():
+        if isinstance(force, openmm.NonbondedForce):
+            force.setReactionFieldDielectric(1.0)
 
 
 def _create(field: Any, topology: Any, **options: Any) -> Any:

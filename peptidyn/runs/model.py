@@ -177,11 +177,8 @@ def find_reference_geometry(model: RunModel, say: Callable[[str], None], progres
 
 def _has_stages(model: RunModel) -> bool:
     settings = model.settings
-    return (
-        model.structure.n_atoms >= LARGE
-        and settings.solvent not in WATER_MODELS
-        and not (settings.cutoff or settings.brings_parameters)
-    )
+    small = model.structure.n_atoms < LARGE
+    return not (small or settings.in_water or settings.cutoff or settings.brings_parameters)
 
 
 def relaxation_iterations(model: RunModel) -> int:

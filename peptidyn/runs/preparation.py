@@ -23,7 +23,6 @@ from peptidyn.io.readers import load_structure
 from peptidyn.io.structure import Structure
 from peptidyn.io.topology import bonds_of, copy_topology
 from peptidyn.runs.settings import ModelSettings
-from peptidyn.runs.starting_points import starting_structure
 
 PADDING = 1.0
 """Default layer of water around a molecule, nm."""
@@ -45,6 +44,8 @@ def prepare_structure(settings: ModelSettings) -> Structure:
     same forces in the same order.
     """
     if settings.start is not None:
+        from peptidyn.runs.starting_points import starting_structure  # reads folders of runs, which need this file
+
         structure = starting_structure(settings)
         if settings.brings_parameters:
             return structure

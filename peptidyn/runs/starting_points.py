@@ -11,14 +11,15 @@ import numpy as np
 
 from peptidyn.core.errors import ArgumentError
 from peptidyn.engine import checkpoints
+from peptidyn.engine.inputs import load_any_structure
 from peptidyn.engine.torsion_integrators import repartition_hydrogen_mass
 from peptidyn.io.completion import complete
 from peptidyn.io.notes import Note
-from peptidyn.io.readers import load_structure
 from peptidyn.io.structure import Structure
 from peptidyn.io.topology import reduced_box
 from peptidyn.io.trajectories import TrajectoryFile
 from peptidyn.model.state import State
+from peptidyn.runs.model import make_model
 from peptidyn.runs.presets import PRESETS
 from peptidyn.runs.run_folder import RunFolder
 from peptidyn.runs.settings import ExchangeSettings, ModelSettings, RunSettings, S, read_toml, resolve_settings
@@ -106,7 +107,9 @@ def starting_structure(settings: ModelSettings) -> Structure:
             raise ArgumentError(f"the run in {start} has no trajectory, and so no frame {settings.frame}")
     else:
         assert settings.file is not None
-        structure, path = load_structure(settings.file, model=settings.model), start
+        files = settings.coordinates, settings.parameters, settings.include
+        options = {} if settings.brings_parameters else {"model": settings.model}
+        structure, path = load_any_structure(settings.file, *files, **options), start
     number = -1 if settings.frame is None else settings.frame
     x, box = TrajectoryFile(structure.atoms, path, None, None, 100, 1).frame(number)
     structure = _at(structure, x, box)
@@ -117,8 +120,6 @@ def starting_structure(settings: ModelSettings) -> Structure:
 
 def _last_positions(run: RunFolder) -> tuple[np.ndarray, float]:
     """Return where the checkpoint of a run is: positions (n_atoms, 3), nm, and the time, ps."""
-    from peptidyn.runs.model import make_model  # which prepares structures, and so needs this file
-
     about, arrays = checkpoints.read(run.checkpoint, names=("q", "base_position", "base_rotation", "geometry"))
     # bases are at centres of mass: the tree must have the masses of the run
     tree = make_model(run.settings, run.structure).tree
