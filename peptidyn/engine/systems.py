@@ -75,8 +75,7 @@ def make_system(
     periodic : bool
         PME with solvent="vacuum": for force field files that hold the water themselves.
     cutoff : float, optional
-        nm. Of the direct-space part of PME, `CUTOFF` if not given; without a periodic box, of all nonbonded forces and
-        of the implicit solvent, which have none if it is not given.
+        nm. Of the direct-space part of PME, default `CUTOFF`; without PME, of all nonbonded forces, default none.
     rigid_water : bool
         Constrain the waters, for Cartesian minimisation; in torsion dynamics they are rigid anyway.
     generators : sequence of callables

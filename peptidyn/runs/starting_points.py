@@ -108,7 +108,7 @@ def starting_structure(settings: ModelSettings) -> Structure:
     else:
         assert settings.file is not None
         files = settings.coordinates, settings.parameters, settings.include
-        options = {} if settings.brings_parameters else {"model": settings.model}
+        options: dict[str, Any] = {} if settings.brings_parameters else {"model": settings.model}
         structure, path = load_any_structure(settings.file, *files, **options), start
     number = -1 if settings.frame is None else settings.frame
     x, box = TrajectoryFile(structure.atoms, path, None, None, 100, 1).frame(number)
