@@ -203,13 +203,20 @@ def test_bonds_come_from_the_system(constraints):
 
 
 def test_urey_bradley_terms_and_restraints_are_no_bonds():
-    peptide = ptd.build_peptide("AF", caps=False)
-    system = app.ForceField("charmm36.xml").createSystem(peptide.topology)
-    restraint = openmm.CustomBondForce("k*(r-1)^2")
+    peptide = ptd.build_peptide("AF")
+    system = openmm.System()
+    for mass in peptide.masses.tolist():
+        system.addParticle(mass)
+    bonds, restraint = openmm.HarmonicBondForce(), openmm.CustomBondForce("k*(r-1)^2")
+    x, near = peptide.positions, peptide.atoms.neighbours
+    pairs = {(i, k) for j in range(peptide.n_atoms) for i in near[j] for k in near[j] if i < k}  # 1-3
+    for i, j in [*peptide.atoms.bonds.tolist(), *pairs]:
+        bonds.addBond(i, j, float(np.linalg.norm(x[i] - x[j])), 1e5)
     restraint.addGlobalParameter("k", 10.0)
     restraint.addBond(0, peptide.n_atoms - 1, [])
-    system.addForce(restraint)
-    structure = ptd.Structure.from_openmm(bare(peptide.topology), system, peptide.positions)
+    for force in (bonds, restraint):
+        system.addForce(force)
+    structure = ptd.Structure.from_openmm(bare(peptide.topology), system, x)
     assert np.array_equal(structure.atoms.bonds, peptide.atoms.bonds)
 
 
