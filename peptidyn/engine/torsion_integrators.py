@@ -108,6 +108,9 @@ _LOST_CLASS = (
 )
 """What OpenMM's own step() names when it is called on what was left of an integrator: the variable it cannot write."""
 
+TOO_HOT = 5.0
+"""Times the temperature of the heat bath: hotter velocities are not those of the tree."""
+
 
 class TorsionIntegrator(openmm.CustomIntegrator):
     """What the torsion integrators share: the Context, the forces, the Fixman torque."""
@@ -194,6 +197,7 @@ class TorsionIntegrator(openmm.CustomIntegrator):
         force = find_barostat(context.getSystem())
         self.barostat = None if force is None else Barostat(force, context, self._barostat_seed)
         self._context = weakref.ref(context)
+        context.setVelocitiesToTemperature = self.set_velocities_to_temperature  # OpenMM's knows no joint inertias
         self._server = serve(self.tree, context)
         self._known = None
         if self._metric_due:
@@ -328,9 +332,34 @@ class TorsionIntegrator(openmm.CustomIntegrator):
         if self._known is not None and np.array_equal(x, self._known[0]) and np.array_equal(v, self._known[1]):
             return
         if self._known is None or not np.array_equal(x, self._known[0]):
-            self.mover.set_state(self.tree.state(x))
+            self.mover.set_state(self._state_of(x))
         self.mover.momentum = self._momenta(v)
         self._stepper.forget()
+        if self._known is None:
+            self._check_velocities()
+
+    def _state_of(self, x: np.ndarray) -> State:
+        """Return the state of positions (n_atoms, 3) that were put into the Context from outside."""
+        try:
+            return self.tree.state(x)
+        except ModelError as error:
+            what = str(error).split(";")[0]
+            raise ModelError(
+                f"{what}; minimise with TorsionSimulation.minimizeEnergy(), which keeps rigid units, or take the "
+                "positions as the geometry of a TorsionSimulation: use_geometry(positions)"
+            ) from error
+
+    def _check_velocities(self) -> None:
+        """Refuse velocities that OpenMM drew atom by atom where joint inertias make them far too hot."""
+        if not self.tree.joint_inertia.any():
+            return
+        T = 2.0 * self.mover.kinetic_energy() / (self.tree.n_dof * BOLTZMANN)
+        if T > TOO_HOT * self._kT / BOLTZMANN:
+            raise ModelError(
+                f"with joint inertias the velocities in the Context have a temperature of {T:.0f} K, and the heat bath "
+                f"has {self._kT / BOLTZMANN:.0f} K; setVelocitiesToTemperature of OpenMM knows no joint inertias: call "
+                "integrator.set_velocities_to_temperature(temperature) instead"
+            )
 
     def _motion_of(self, state: Any) -> tuple[np.ndarray, np.ndarray]:
         """Return positions (n_atoms, 3), nm, and velocities, nm/ps, of an OpenMM State."""
@@ -487,11 +516,15 @@ class TorsionIntegrator(openmm.CustomIntegrator):
         self._read(self._find_context())
         return 2.0 * self.mover.kinetic_energy() / (self.tree.n_dof * BOLTZMANN) * unit.kelvin
 
-    def set_velocities_to_temperature(self, temperature: Any) -> None:
-        """Draw new momenta at a temperature (K) and put the velocities into the Context."""
+    def set_velocities_to_temperature(self, temperature: Any, randomSeed: int | None = None) -> None:
+        """Draw new momenta at a temperature (K) and put the velocities into the Context.
+
+        With `randomSeed` they are drawn from a generator of their own, as in OpenMM.
+        """
         context = self._find_context()
         self._read(context)
-        self.mover.thermalise(0.0, BOLTZMANN * check_temperature(temperature), self.rng)
+        rng = self.rng if randomSeed is None else np.random.default_rng(randomSeed)
+        self.mover.thermalise(0.0, BOLTZMANN * check_temperature(temperature), rng)
         self._write(context, 0)
 
     def potential_energy(self) -> float:
