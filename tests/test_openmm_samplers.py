@@ -224,7 +224,7 @@ def test_umbrella_sampling_with_mbar():
 @pytest.mark.slow
 def test_umbrella_sampling_of_phi():
     """PMF of phi of capped alanine below 0, by umbrella sampling and by direct sampling at 450 K: within 0.3 kT."""
-    T, k, edges = 450.0, 60.0, np.deg2rad(np.arange(-165, -44, 12.0))
+    T, k, edges = 450.0, 60.0, np.deg2rad(np.arange(-165, -56, 12.0))
     structure = ptd.build_peptide("A", phi=-90, psi=60)
     tree = ptd.build_tree(structure)
     phi = next(i for i, t in enumerate(tree.torsions) if t.kind == "phi")
