@@ -185,6 +185,13 @@ def test_pressure_of_the_context_is_used():
     assert volume_of(simulation.context) < 0.5 * 27.0
 
 
+def test_a_box_that_becomes_too_narrow_is_named():
+    simulation = simulate(*gas(charge=0.1, side=1.85, pressure=1e5))
+    with pytest.raises(ModelError, match=r"narrower than twice the cutoff .*larger box"):
+        simulation.step(300)
+    assert box_of(simulation.context)[0, 0] >= 1.8
+
+
 def test_barostats_that_cannot_be_honoured_are_refused():
     topology, system, x = gas()
     with pytest.raises(ModelError, match="TorsionLangevinIntegrator"):
@@ -201,6 +208,8 @@ def test_barostats_that_cannot_be_honoured_are_refused():
 
 def test_pressure_of_runs_needs_water_and_a_heat_bath():
     assert resolve_settings({"pressure": 1.0, "solvent": "tip3p"}).pressure == 1.0
+    with pytest.raises(ArgumentError, match="pressure is -1"):
+        resolve_settings({"pressure": -1.0, "solvent": "tip3p"})
     with pytest.raises(ArgumentError, match="explicit water"):
         resolve_settings({"pressure": 1.0})
     with pytest.raises(ArgumentError, match="heat bath"):

@@ -136,6 +136,7 @@ def test_boxes_of_water(tmp_path):
         ptd.load_system(tmp_path / "water.prmtop", solvent="obc2")
     with pytest.raises(ModelError, match="smaller cutoff="):
         ptd.load_system(tmp_path / "water.prmtop")
+    assert main(["inspect", str(tmp_path / "water.prmtop"), "-q"]) == 0  # forces are not needed for that
 
 
 def test_what_cannot_be_loaded_is_named(folder, tmp_path):

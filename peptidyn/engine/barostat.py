@@ -98,8 +98,13 @@ class Barostat:
         saved, box = mover.save(), _box(context)
         try:
             accepted = self._propose(mover, context, groups, saved, box)
-        except BaseException:
+        except BaseException as error:
             self._restore(mover, context, saved, box)
+            if isinstance(error, openmm.OpenMMException) and "periodic box" in str(error):
+                raise ModelError(
+                    f"the barostat has made the periodic box narrower than twice the cutoff ({box[0, 0]:.2f} nm wide); "
+                    "use a larger box, or a smaller cutoff"
+                ) from error
             raise
         if not accepted:
             self._restore(mover, context, saved, box)

@@ -122,7 +122,9 @@ def load_any_structure(
     `options` are those of `load_structure`, for pdb and cif files.
     """
     if is_parameter_file(path):
-        return load_system(path, coordinates, parameters=parameters, include=include).structure
+        file = read_parameter_file(path, coordinates, parameters, include)
+        system = _create(file.create_system, {"constraints": None, "rigidWater": True}, file.name)  # without cutoff
+        return Structure.from_openmm(file.topology, system, file.positions, name=file.name)
     if coordinates is not None or parameters or include is not None:
         raise ArgumentError(
             f"coordinates=, parameters= and include= belong to prmtop, psf and top files, and {Path(path).name} is none"

@@ -22,7 +22,7 @@ from peptidyn.io.quiet import seeded
 from peptidyn.io.readers import load_structure
 from peptidyn.io.structure import Structure
 from peptidyn.io.topology import bonds_of, copy_topology
-from peptidyn.runs.settings import ModelSettings
+from peptidyn.runs.settings import ModelSettings, RunSettings
 
 PADDING = 1.0
 """Default layer of water around a molecule, nm."""
@@ -137,7 +137,8 @@ def add_water(structure: Structure, settings: ModelSettings) -> Structure:
     padding = PADDING if settings.padding is None else settings.padding
     low, high = structure.positions.min(axis=0), structure.positions.max(axis=0)
     diameter = 2.0 * float(np.linalg.norm(structure.positions - 0.5 * (low + high), axis=1).max())
-    side = max(diameter + 2.0 * padding, 2.0 * (settings.cutoff or CUTOFF) + 0.02)
+    breathes = isinstance(settings, RunSettings) and settings.pressure is not None  # the box may become smaller
+    side = max(diameter + 2.0 * padding, 2.0 * (settings.cutoff or CUTOFF) + (0.2 if breathes else 0.02))
     field = load_force_field(settings.solvent, settings.forcefield)
     modeller = app.Modeller(structure.topology, structure.positions * unit.nanometer)
     try:

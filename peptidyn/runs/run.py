@@ -202,10 +202,11 @@ def _continue(settings: RunSettings, folder: RunFolder, say: Say) -> tuple[Torsi
 
 def _describe(settings: RunSettings, tree: TreeModel) -> str:
     molecules = f" in {tree.n_molecules} molecules" if tree.n_molecules > 1 else ""
+    pressure = "" if settings.pressure is None else f"{settings.pressure:g} bar, "
     return (
         f"{settings.name}: {tree.n_atoms} atoms{molecules}, {tree.describe_coordinates()}, {tree.n_dof} "
         f"degrees of freedom; {settings.ensemble}, {1e3 * settings.timestep_ps:g} fs, {settings.metric_word} metric, "
-        f"{settings.temperature:g} K, {settings.forces}\ndistribution: {settings.distribution}"
+        f"{settings.temperature:g} K, {pressure}{settings.forces}\ndistribution: {settings.distribution}"
     )
 
 
@@ -344,6 +345,8 @@ def _summarise(
     summary["drift_fallbacks"] = simulation.integrator.drift_fallbacks
     if isinstance(simulation.integrator, TorsionGHMCIntegrator):
         summary["acceptance"] = simulation.integrator.acceptance
+    if (barostat := simulation.integrator.barostat) is not None:
+        summary["volume_moves"] = {"proposed": barostat.proposed, "accepted": barostat.accepted}
     if frames:
         table = read_torsions(folder.path / TORSIONS, tree)
         summary["potential_kJ_per_mol"] = float(table["potential"].mean())

@@ -37,7 +37,7 @@ MOST_STEPS = 10**12
 MOST = {
     "timestep": 1e3, "cutoff": 100.0, "padding": 100.0, "hydrogen_mass": 1e3, "friction": 1e6, "ions": 10.0,
     "temperature": 1e5, "tmin": 1e5, "tmax": 1e5, "threads": 4096, "seed": 2**63 - 1, "steps": MOST_STEPS,
-    "model": 10**9,
+    "model": 10**9, "pressure": 1e6,
     "replicas": 10_000, "iterations": MOST_STEPS, "interval": MOST_STEPS, "warm_up": MOST_STEPS,
 }  # fmt: skip
 """Largest values of settings; what is beyond is a slip, and would fill memory or never end."""
@@ -334,6 +334,7 @@ class RunSettings(ModelSettings):
         super().__post_init__()
         self._check_positive("temperature")
         self._check_choice("ensemble", ENSEMBLES)
+        self._check_positive("pressure")
         if self.pressure is not None and (not self.in_water or self.ensemble == "nve"):
             raise ArgumentError(
                 f"pressure= needs explicit water and a heat bath, and this run has the solvent {self.solvent} and the "
