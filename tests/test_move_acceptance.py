@@ -16,6 +16,7 @@ import peptidyn as ptd
 from peptidyn.core.units import BOLTZMANN
 from peptidyn.sampling.gibbs import Samples
 from peptidyn.sampling.moves import metropolis
+from peptidyn.sampling.tuning import StepTuner
 from peptidyn.sampling.walker import Walker
 from peptidyn.solvers.dense import mass_matrix
 
@@ -255,6 +256,19 @@ def test_a_langevin_trajectory_that_fails_goes_on_from_its_start():
     assert walker.momenta_valid and walker.mover.kinetic_energy() < 20 * KT
 
 
+def test_a_langevin_trajectory_that_fails_late_goes_back_to_its_start(monkeypatch):
+    """Not to the step before the one that failed: what happened on the way would depend on the failure."""
+    walker, move = make_walker(), ptd.TorsionalLangevin(0.01, 3, friction=5.0)
+    monkeypatch.setattr(move, "_make_steps", lambda walker, stepper: stepper.step() and stepper.step() and False)
+    q, energy = walker.q, walker.energy()
+    for _ in range(2):
+        assert not move.apply(walker)
+        assert np.array_equal(walker.q, q) and walker.energy() == energy
+    monkeypatch.undo()
+    assert move.apply(walker) and not np.array_equal(walker.q, q)
+    assert walker.energy() == pytest.approx(walker.energy_at(walker.positions()), abs=1e-9)
+
+
 def test_numbers_of_steps_are_even_over_the_jitter():
     move = ptd.TorsionalHMC(0.01, 20, jitter=0.2)
     assert [move._draw_steps(Script((), (), [p])) for p in (0.0, 0.5, 0.999)] == [16, 20, 24]
@@ -275,3 +289,21 @@ def test_correlated_samples_count_less():
     by_torsion = Samples((0.1 * slow + turns)[:, None], white, None, 1.0, tree)
     for samples in (by_energy, by_torsion):
         assert samples.effective_samples == pytest.approx(n * (1 - rho) / (1 + rho), rel=0.25)
+
+
+def test_a_sampler_records_every_sweep_after_it_was_made():
+    sampler = ptd.GibbsSampler(
+        [ptd.TorsionMove(turn=60)], butane.make_tree(), butane.make_system(), T, platform="Reference", seed=3
+    )
+    samples = sampler.run(12, every=2)
+    assert sampler.sweeps == sampler.moves[0].proposed == 12 and len(samples) == 6
+    assert samples.q[-1, 0] == sampler.walker.q[0] and samples.energy[-1] == sampler.walker.energy()
+    assert samples.energy == pytest.approx(rigid_energy(samples.q[:, 0]), abs=1e-7) and np.ptp(samples.energy) > 0.1
+
+
+def test_a_frozen_step_is_the_geometric_mean_of_the_second_half():
+    tuner = StepTuner(1.0, 0.5)
+    for accepted in (True, True, False, True, False, True):
+        tuner.update(accepted)
+    assert tuner.steps[0] == 1.0 and tuner.steps[2] > tuner.steps[1] > 1.0 > tuner.steps[3] / tuner.steps[2]
+    assert tuner.final == pytest.approx(float(np.prod(tuner.steps[3:]) ** (1 / 3)), rel=1e-12)

@@ -39,3 +39,9 @@ def test_weighted_histogram_is_a_density():
     assert (density * np.diff(edges)).sum() == pytest.approx(1.0)
     assert np.abs((density - 2 * middle) / error).max() < 5
     assert kish_size(np.ones(7)) == pytest.approx(7)
+
+
+def test_both_ends_of_a_histogram_are_inside():
+    """Of the values 0, 0.5, 1 and 2 three lie in [0, 1]; 0.5 belongs to the upper of two bins, and 1 too."""
+    density, _, _ = weighted_histogram(np.array([0.0, 0.5, 1.0, 2.0]), np.ones(4), 2, (0.0, 1.0))
+    assert density * 0.5 == pytest.approx([0.25, 0.5])
