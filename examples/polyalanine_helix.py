@@ -199,7 +199,9 @@ def report(n: int, temperatures: np.ndarray, runs: dict[str, Outcome], fixman: b
         trips = f"round trips per replica {run.round_trips.mean():.1f} (least {run.round_trips.min()})"
         print(f"  from {name}: exchanges accepted {rates}; {trips}; {run.dropped:.2%} of trajectories dropped")
     middle = f"0.5 at {with_error(melting, melting_error)} K" if np.isfinite(melting) else "nowhere 0.5"
-    print(f"  helix content is {middle}; heat capacity is largest at {with_error(peak, peak_error)} K")
+    edge = peak in (grid[0], grid[-1])
+    largest = "has no maximum between the ends" if edge else f"is largest at {with_error(peak, peak_error)} K"
+    print(f"  helix content is {middle}; heat capacity {largest}")
     agree = bool((apart < 2).all() and max(mixing) < 1.1)
     print(f"  the starts {'agree' if agree else 'do not agree'}: largest difference {apart.max():.1f} standard errors, "
           f"R-hat {max(mixing):.2f}")  # fmt: skip
