@@ -47,6 +47,20 @@ def test_a_microsecond_says_days(capsys, tmp_path, monkeypatch):
     ) in capsys.readouterr().out
 
 
+def test_replicas_share_the_workers(capsys, tmp_path, monkeypatch):
+    monkeypatch.setattr(estimates, "measure_force", lambda model: 1e-3)
+    monkeypatch.setattr(estimates, "measure_motion", lambda model: 1e-3)
+
+    def stop(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("peptidyn.runs.exchange.find_reference_geometry", stop)
+    options = ["--replicas", "4", "--iterations", "432000", "--workers", "2", "--solvent", "vacuum", "--no-relax"]
+    assert main(["exchange", ALA1, *options, "-o", str(tmp_path / "x")]) == 130
+    # 4 replicas, 432,000 stretches of 100 steps of 2 ms, on 2 workers
+    assert "expected on this machine: simulating 2.0 days (2 ms per step)" in capsys.readouterr().out
+
+
 def test_short_runs_measure_nothing(monkeypatch):
     def fail(*_):
         raise AssertionError

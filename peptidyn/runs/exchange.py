@@ -12,6 +12,7 @@ import openmm
 
 from peptidyn._version import __version__
 from peptidyn.model.rings import describe_cuts
+from peptidyn.runs.estimates import describe_times
 from peptidyn.runs.model import RunModel, find_reference_geometry, find_run_platform, make_model
 from peptidyn.runs.preparation import prepare_structure
 from peptidyn.runs.run import Say, check_goal, find_place
@@ -74,7 +75,7 @@ def exchange(
     else:
         prepared = prepare_structure(chosen)
         model = make_model(chosen, prepared)
-        for note in prepared.notes:
+        for note in (*prepared.notes, *_times(chosen, model, _find_backend(chosen, backend, workers)["workers"])):
             say(f"note: {note}")
         positions = find_reference_geometry(model, say, progress)
     cuts = describe_cuts(model.tree.atoms, model.tree.cut_bonds)
@@ -97,6 +98,13 @@ def exchange(
         summary = _summarise(replicas, chosen, model)
         place.write_summary(summary)
         return ExchangeResult(place.path, summary, not summary["complete"])
+
+
+def _times(settings: ExchangeSettings, model: RunModel, workers: int | None) -> list[str]:
+    """Return a line that says how long a long run will take: its replicas share the workers."""
+    steps = settings.replicas * settings.iterations * settings.interval // (workers or 1)
+    times = describe_times(model, {"simulating": steps})
+    return [] if times is None else [times]
 
 
 def _summarise(replicas: ReplicaExchange, settings: ExchangeSettings, model: RunModel) -> dict[str, Any]:
