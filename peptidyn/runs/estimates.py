@@ -37,7 +37,8 @@ def describe_times(model: RunModel, stages: dict[str, int]) -> str | None:
     if sum(seconds.values()) < LONG:
         return None
     told = [f"{name} {'up to ' if name == 'relaxing' else ''}{duration(s)}" for name, s in seconds.items() if s]
-    return f"expected on this machine: {', '.join(told)} ({1e3 * step:.3g} ms per step)"
+    each = f"{step:.3g} s" if step >= 1 else f"{1e3 * step:.3g} ms"
+    return f"expected on this machine: {', '.join(told)} ({each} per step)"
 
 
 def duration(seconds: float) -> str:
