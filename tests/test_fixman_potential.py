@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import numpy as np
 import pytest
 from openmm import unit
@@ -37,6 +39,7 @@ def trimer(mass=1.0):
         )  # fmt: skip
         positions = np.array([[1.0, 0.0, 0.0], [0.0, 0.0, 0.0], [0.0, 1.0, 0.0]])
         masses = np.full(3, mass)
+        virtual_sites: ClassVar[dict] = {}
 
     return ptd.build_tree(Trimer(), soft="N-CA-C")
 
