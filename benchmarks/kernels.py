@@ -22,7 +22,9 @@ from engines import ForwardDynamics
 from harness import Report, Task, cell
 from molecules import POLYALANINE, context, polyalanine
 from peptidyn.analysis.plots import new_figure, save_figure
+from peptidyn.engine.force_server import ForceServer
 from peptidyn.engine.torsion_integrators import TorsionLangevinIntegrator
+from peptidyn.kernels.foreign import ask_forces
 from peptidyn.metric.fixman_potential import FixmanPotential
 
 SIZES = (300, 1000, 3000)
@@ -85,10 +87,12 @@ def _tasks(n: int) -> tuple[dict[str, Task], TorsionLangevinIntegrator]:
         integrator.step(STEPS)
         return moving  # which must live as long as its integrator
 
-    def force_call() -> None:
+    server, force = ForceServer(bare), np.empty((tree.n_atoms, 3))
+
+    def force_call() -> object:
         for _ in range(STEPS):
-            bare.setPositions(positions)
-            bare.getState(forces=True)
+            ask_forces(server.calls, positions, force)
+        return bare
 
     return {
         DYNAMICS: lambda: dynamics.one(q[0], v[0], tau[0]),

@@ -127,7 +127,9 @@ def test_the_step_size_is_adapted_as_in_openmm():
     assert barostat.volume_step == pytest.approx(0.3 * 27.0)
 
 
-@pytest.mark.parametrize("kind", [ptd.TorsionLangevinIntegrator, ptd.TorsionGHMCIntegrator])
+@pytest.mark.parametrize(
+    "kind", [ptd.TorsionLangevinIntegrator, pytest.param(ptd.TorsionGHMCIntegrator, marks=pytest.mark.slow)]
+)
 def test_ideal_gas(kind):
     """The volume of N molecules has a gamma distribution: <V> = (N + 1) kT/P, var V = (N + 1) (kT/P)^2.
 

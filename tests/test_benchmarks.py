@@ -329,7 +329,7 @@ def run_script(script, arguments, suffixes, capsys, folder):
         pytest.param(fixman, "--sizes 10 --frames 20 --repeats 1", "json md", id="fixman"),
         pytest.param(kernels, "--sizes 8 --repeats 1", "json md png", id="kernels"),
         pytest.param(peers, "--sizes 10 --repeats 1", "json md png", id="peers"),
-        pytest.param(memory, "--boxes 2.6", "json md", id="memory"),
+        pytest.param(memory, "--boxes 2.6", "json md", id="memory", marks=pytest.mark.slow),
         pytest.param(pressure, "--sides 2 --time 0.5", "json md", id="pressure", marks=pytest.mark.slow),
         pytest.param(backbone_barrier, "--step 120", "json md", id="backbone_barrier"),
         pytest.param(

@@ -28,7 +28,7 @@ def test_total_variation_of_shifted_normals():
     assert str(found).startswith(f"total variation {found.total_variation:.3f} (")
 
 
-@pytest.mark.parametrize("columns", [1, 2])
+@pytest.mark.parametrize("columns", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_equal_distributions_of_correlated_samples_agree(columns):
     """100 pairs: p-values below 0.01 in 7 or more would happen once in 10^4, and in 20 or more with errors that are
     30% too small. Distances are as large as the noise says."""

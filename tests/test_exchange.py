@@ -191,6 +191,7 @@ def test_threads_and_memory_give_what_serial_files_give(tmp_path):
                 assert np.array_equal(a, b)
 
 
+@pytest.mark.slow
 def test_processes_and_dask_give_what_serial_gives(tmp_path):
     distributed = pytest.importorskip("distributed")
     moves = {"moves": [ptd.TorsionalHMC(0.01, 3, friction=1.0), ptd.CartesianHMC(0.006, 4)]}

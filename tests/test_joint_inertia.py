@@ -228,7 +228,7 @@ def test_velocities_from_outside_become_momenta_of_the_metric(alanine):
     integrator = simulation.integrator
     state, _ = integrator.motion()
     tree = integrator.tree
-    rates = np.random.default_rng(8).normal(size=tree.n_dof)
+    rates = np.random.default_rng(8).normal(scale=0.1, size=tree.n_dof)
     v = tree.velocities(state, rates)
     simulation.context.setVelocities(v)
     _, momenta = integrator.motion()

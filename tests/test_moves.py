@@ -139,6 +139,7 @@ def test_a_walker_refuses_what_does_not_fit_its_metric():
         Walker(tree, system, T, platform="Reference").restore(auto.checkpoint())
 
 
+@pytest.mark.slow
 def test_mixing_with_cartesian_moves_samples_the_flexible_distribution():
     """Independent weighted draws are the oracle; false-alarm rate 1e-4 for the histogram, 4 sigma for each mean."""
     sampler = ptd.GibbsSampler(

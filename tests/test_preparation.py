@@ -103,6 +103,7 @@ def test_a_ligand_without_parameters_leaves_no_folder(capsys, tmp_path, solvent)
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.slow
 def test_explicit_water_from_the_command_line(capsys, tmp_path):
     """Waters are rigid, with the geometry of their model, in every frame; the run goes on from its checkpoint."""
     folder = tmp_path / "x"
