@@ -6,17 +6,20 @@ pytest -m browser
 from __future__ import annotations
 
 import io
+import json
 import os
+import re
 import shutil
 from pathlib import Path
 
 import numpy as np
 import pytest
 from real_structures import DATA
-from report_runs import make_interrupted, make_killed, make_run
+from report_runs import belong_together, make_interrupted, make_killed, make_run
 
 from peptidyn.analysis.report import write_report
 from peptidyn.cli import main
+from peptidyn.core.sealed_files import read_sealed_text, write_sealed_text
 
 pytestmark = pytest.mark.browser
 
@@ -177,11 +180,11 @@ def test_keyboard_moves_between_tabs(browser, reports):
 def test_html_in_names_is_not_run(browser, tmp_path):
     evil = '</script><script>window.hacked = 1</script><img src=x onerror="window.hacked = 1">'
     folder = make_run(DATA / "ala1.pdb", tmp_path / "evil")
-    lines = (folder / "run.toml").read_text().splitlines()
-    names = [f"file = {evil!r}".replace("'", "'''") if line.startswith("file") else line for line in lines]
-    (folder / "run.toml").write_text("\n".join(names) + "\n")
-    atoms = (folder / "topology.cif").read_text()
-    (folder / "topology.cif").write_text(atoms.replace("ACE", "<i>"))
+    settings, atoms = (read_sealed_text(folder / name) for name in ("run.toml", "topology.cif"))
+    settings = re.sub("^file = .*$", lambda _: f"file = {json.dumps(evil)}", settings, flags=re.M)
+    write_sealed_text(folder / "run.toml", settings)
+    write_sealed_text(folder / "topology.cif", atoms.replace("ACE", "<i>"))
+    belong_together(folder)
     browser.get(write_report(folder).resolve().as_uri())
     click(browser, "tab-view")
     wait_for(browser, "window.peptidynView !== undefined")
