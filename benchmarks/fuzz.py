@@ -36,6 +36,7 @@ from harness import Report
 from peptidyn.cli import main as peptidyn
 from peptidyn.core.errors import PeptidynError
 from peptidyn.core.progress import Progress
+from peptidyn.engine.run_files import SUMMARY
 from peptidyn.io.readers import load_structure
 
 DATA = Path(__file__).parents[1] / "data"
@@ -199,7 +200,9 @@ def folder_cases(
                 return ("refused", error) if error.count("\n") == 1 else ("raw", f"{cases}: {error!r}")
             if status != 0:
                 return "raw", f"exit status {status}"
-            return ("done", "") if found == wanted[name] else ("silent", f"{cases}: other results")
+            # a run without a summary was killed, and its report says so
+            told = name == "report" and file.name == SUMMARY and cases == ["gone"] and "killed" in found
+            return ("done", "") if told or found == wanted[name] else ("silent", f"{cases}: other results")
 
         yield f"folder {number}, {name}, {file}", run
 
