@@ -9,6 +9,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import pickle
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
@@ -131,13 +132,13 @@ class SerialBackend:
         pass
 
 
-class _Starting:
+class _Starting(ABC):
     """What is started elsewhere is run by starting it and waiting."""
 
+    @abstractmethod
     def start(
         self, function: Callable[..., Any], tasks: Sequence[tuple[Any, ...]], shared: Any = None
-    ) -> Callable[[], list[Any]]:
-        raise NotImplementedError
+    ) -> Callable[[], list[Any]]: ...
 
     def run(self, function: Callable[..., Any], tasks: Sequence[tuple[Any, ...]], shared: Any = None) -> list[Any]:
         return self.start(function, tasks, shared)()
