@@ -14,10 +14,10 @@ import sys
 from pathlib import Path
 
 HERE = Path(__file__).parent
-ROUNDS = ("solvers", "fixman", "kernels", "peers", "dynamics", "step_cost", "cold_start", "exchange_speed")
+ROUNDS = ("solvers", "fixman", "kernels", "peers", "dynamics", "step_cost", "cold_start", "exchange_speed", "one_core")
 """Those with --repeats."""
 
-OTHERS = ("memory",)
+OTHERS = ("memory", "drift_tolerance")
 LONG = ("fuzz", "mutants", "time_steps", "kinetic_metric", "backbone_barrier", "sampling_efficiency", "pressure")
 
 

@@ -13,6 +13,7 @@ import pytest
 
 import backbone_barrier
 import cold_start
+import drift_tolerance
 import dynamics
 import exchange_speed
 import fixman
@@ -22,6 +23,7 @@ import kernels
 import kinetic_metric
 import memory
 import mutants
+import one_core
 import peers
 import pressure
 import run_all
@@ -46,8 +48,8 @@ from peptidyn.solvers.spatial_dynamics import ALGORITHMS
 from solvers import CHOLESKY, DENSE
 
 SCRIPTS = (
-    backbone_barrier, cold_start, dynamics, exchange_speed, fixman, fuzz, kernels, kinetic_metric, memory, mutants,
-    peers, pressure, sampling_efficiency, solvers, step_cost, time_steps,
+    backbone_barrier, cold_start, drift_tolerance, dynamics, exchange_speed, fixman, fuzz, kernels, kinetic_metric,
+    memory, mutants, one_core, peers, pressure, sampling_efficiency, solvers, step_cost, time_steps,
 )  # fmt: skip
 BENCHMARKS = Path(harness.__file__).parent
 ROOT = BENCHMARKS.parent
@@ -332,6 +334,8 @@ def run_script(script, arguments, suffixes, capsys, folder):
         pytest.param(memory, "--boxes 2.6", "json md", id="memory", marks=pytest.mark.slow),
         pytest.param(pressure, "--sides 2 --time 0.5", "json md", id="pressure", marks=pytest.mark.slow),
         pytest.param(backbone_barrier, "--step 120", "json md", id="backbone_barrier"),
+        pytest.param(one_core, "--sizes 1 --repeats 1", "json md", id="one_core"),
+        pytest.param(drift_tolerance, "--steps 60 --trajectories 2", "json md", id="drift_tolerance"),
         pytest.param(
             time_steps, "data/ala1.pdb --steps 4 --time 0.2ps --proposals 2 --threads 1", "json md", id="time_steps"
         ),

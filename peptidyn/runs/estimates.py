@@ -56,7 +56,7 @@ def duration(seconds: float) -> str:
 
 def measure_force(model: RunModel) -> float:
     """Return the time of one evaluation of all forces, s."""
-    platform, properties = find_run_platform(model.settings)
+    platform, properties = find_run_platform(model.settings, model.tree.n_atoms)
     parts = (model.system, openmm.VerletIntegrator(0.001), platform, properties)
     context = openmm.Context(*(part for part in parts if part is not None))
     context.setPositions(model.structure.positions)
@@ -77,7 +77,7 @@ def measure_motion(model: RunModel) -> float:
     free = openmm.System()
     for mass in model.structure.masses.tolist():
         free.addParticle(mass)
-    platform, properties = find_run_platform(settings)
+    platform, properties = find_run_platform(settings, model.tree.n_atoms)
     integrator: Any = make_integrator(settings, model.tree)
     simulation = TorsionSimulation(model.structure.topology, free, integrator, platform, properties)
     simulation.set_velocities_to_temperature(settings.temperature)

@@ -8,12 +8,19 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import openmm
 
 from peptidyn._version import __version__
 from peptidyn.model.rings import describe_cuts
 from peptidyn.runs.estimates import describe_times
-from peptidyn.runs.model import RunModel, find_reference_geometry, find_run_platform, make_model
+from peptidyn.runs.model import (
+    RunModel,
+    find_reference_geometry,
+    find_run_platform,
+    make_model,
+    needs_one_core,
+    platform_name,
+)
+from peptidyn.runs.one_core import OneCore
 from peptidyn.runs.preparation import prepare_structure
 from peptidyn.runs.run import Say, check_goal, find_place
 from peptidyn.runs.run_folder import RunFolder
@@ -81,7 +88,8 @@ def exchange(
     cuts = describe_cuts(model.tree.atoms, model.tree.cut_bonds)
     say("\n".join([_describe(chosen, model), *(f"note: {text}" for text in cuts)]))
     where = {"folder": place.path, "resume": go_on, "overwrite": overwrite or resume}
-    with _replicas(chosen, model, positions, **_find_backend(chosen, backend, workers), **where) as replicas:
+    where |= _find_backend(chosen, backend, workers)
+    with _replicas(chosen, model, positions, **where) as replicas:
         check_goal(replicas.iterations, chosen.iterations, _recorded(place, chosen).iterations, "iterations")
         place.write_settings(chosen)
         if prepared is not None:
@@ -93,11 +101,26 @@ def exchange(
             replicas.warm_up(chosen.warm_up)
             steps = ", ".join(f"{1000 * h:.1f}" for h in replicas.steps[:, 0])
             say(f"torsional time steps from the lowest temperature to the highest: {steps} fs")
-        with StopRequest() as stop:
-            replicas.run(chosen.iterations, progress=progress, stop=lambda: stop.made)
+        _advance(
+            replicas,
+            chosen.iterations,
+            where["backend"] == "serial" and needs_one_core(chosen, model.tree.n_atoms),
+            progress,
+        )
         summary = _summarise(replicas, chosen, model)
         place.write_summary(summary)
         return ExchangeResult(place.path, summary, not summary["complete"])
+
+
+def _advance(replicas: ReplicaExchange, iterations: int, one_core: bool, progress: bool) -> None:
+    """Run to the end, or until interrupted."""
+    with StopRequest() as stop, OneCore(one_core) as core:
+
+        def interrupted() -> bool:
+            core.look()
+            return stop.made
+
+        replicas.run(iterations, progress=progress, stop=interrupted)
 
 
 def _times(settings: ExchangeSettings, model: RunModel, workers: int | None) -> list[str]:
@@ -139,17 +162,9 @@ def _find_backend(settings: ExchangeSettings, backend: Any, workers: int | None)
     """Return on what replicas run: for "auto", one process per core, or this process alone where a GPU computes."""
     if backend == "auto":
         if workers is None:
-            workers = min(count_cores(), settings.replicas) if _platform_name(settings) in ON_CORES else 1
+            workers = min(count_cores(), settings.replicas) if platform_name(settings) in ON_CORES else 1
         backend = "processes" if workers > 1 else "serial"
     return {"backend": backend, "workers": workers}
-
-
-def _platform_name(settings: ExchangeSettings) -> str:
-    """Return the platform of the settings, or the one that OpenMM takes by itself: the fastest."""
-    if settings.platform is not None or settings.threads is not None:
-        return settings.platform or "CPU"
-    found = [openmm.Platform.getPlatform(i) for i in range(openmm.Platform.getNumPlatforms())]
-    return max(found, key=lambda platform: platform.getSpeed()).getName()
 
 
 def _replicas(
@@ -163,9 +178,9 @@ def _replicas(
     kind = TorsionalLangevin if settings.ensemble == "langevin" else TorsionalHMC
     steps = min(settings.interval, TRAJECTORY_STEPS[settings.ensemble])
     moves: list[Move] = [kind(settings.timestep_ps, steps, friction=settings.friction)]
-    if settings.threads is None and where["backend"] != "serial" and _platform_name(settings) == "CPU":
+    if settings.threads is None and where["backend"] != "serial" and platform_name(settings) == "CPU":
         settings = replace(settings, threads=1)  # replicas share the cores already
-    platform, properties = find_run_platform(settings)
+    platform, properties = find_run_platform(settings, model.tree.n_atoms)
     if settings.exact:
         moves.append(CartesianHMC(0.001, steps))
     return ReplicaExchange(

@@ -27,6 +27,7 @@ from peptidyn.io.structure import Structure
 from peptidyn.model.build import build_tree
 from peptidyn.model.rings import describe_cuts
 from peptidyn.model.tree import TreeModel
+from peptidyn.runs.one_core import FEW_ATOMS
 from peptidyn.runs.preparation import find_waters, load_prepared
 from peptidyn.runs.settings import ModelSettings, RunSettings
 
@@ -85,7 +86,7 @@ class RunModel:
         """
         tree = self.tree if geometry is None else self.tree.with_geometry(geometry)
         system, terms = drop_rigid_terms(self.system, tree) if drop else (self.system, None)
-        platform, properties = find_run_platform(self.settings)
+        platform, properties = find_run_platform(self.settings, self.tree.n_atoms)
         assert isinstance(self.settings, RunSettings)  # replica exchange moves its replicas by itself
         integrator = make_integrator(self.settings, tree)
         with openmm_errors():
@@ -140,16 +141,30 @@ def openmm_errors() -> Iterator[None]:
         raise ArgumentError(f"OpenMM cannot simulate this: {error}") from error
 
 
-def find_run_platform(settings: ModelSettings) -> tuple[Any, dict[str, str] | None]:
-    """Return the platform and its properties; None for what OpenMM shall choose."""
-    if settings.platform is None and settings.threads is None:
+def platform_name(settings: ModelSettings) -> str:
+    """Return the platform of the settings, or the one that OpenMM takes by itself: the fastest."""
+    if settings.platform is not None or settings.threads is not None:
+        return settings.platform or "CPU"
+    found = [openmm.Platform.getPlatform(i) for i in range(openmm.Platform.getNumPlatforms())]
+    return max(found, key=lambda platform: platform.getSpeed()).getName()
+
+
+def needs_one_core(settings: ModelSettings, n_atoms: int) -> bool:
+    """Whether forces of so many atoms are computed fastest on one core; see `OneCore`."""
+    return settings.threads in (None, 1) and n_atoms <= FEW_ATOMS and platform_name(settings) == "CPU"
+
+
+def find_run_platform(settings: ModelSettings, n_atoms: int) -> tuple[Any, dict[str, str] | None]:
+    """Return the platform for a number of atoms, and its properties; None for what OpenMM shall choose."""
+    threads = 1 if needs_one_core(settings, n_atoms) else settings.threads
+    if settings.platform is None and threads is None:
         return None, None
     platform = find_platform(settings.platform or "CPU")
-    if settings.threads is None:
+    if threads is None:
         return platform, None
     if "Threads" not in platform.getPropertyNames():
         raise ArgumentError(f"the platform {platform.getName()} takes no number of threads; use platform='CPU'")
-    return platform, {"Threads": str(settings.threads)}
+    return platform, {"Threads": str(threads)}
 
 
 def find_reference_geometry(model: RunModel, say: Callable[[str], None], progress: bool) -> np.ndarray:
@@ -193,7 +208,7 @@ def _relax(
     """Return positions (n_atoms, 3), nm, minimised in Cartesian coordinates from `start`."""
     integrator = openmm.VerletIntegrator(0.001)
     integrator.setConstraintTolerance(1e-8)
-    platform, properties = find_run_platform(settings)
+    platform, properties = find_run_platform(settings, len(start))
     with openmm_errors():
         context = openmm.Context(*(part for part in (system, integrator, platform, properties) if part is not None))
     context.setPositions(start)

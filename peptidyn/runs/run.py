@@ -24,7 +24,15 @@ from peptidyn.engine.trajectory_frames import keep_frames
 from peptidyn.kernels.motions import kernels_on_disk
 from peptidyn.model.tree import TreeModel
 from peptidyn.runs.estimates import describe_times
-from peptidyn.runs.model import LARGE, RunModel, find_reference_geometry, find_run_platform, make_model
+from peptidyn.runs.model import (
+    LARGE,
+    RunModel,
+    find_reference_geometry,
+    find_run_platform,
+    make_model,
+    needs_one_core,
+)
+from peptidyn.runs.one_core import OneCore
 from peptidyn.runs.preparation import prepare_structure
 from peptidyn.runs.run_folder import LOG, TORSIONS, RunFolder
 from peptidyn.runs.settings import RunSettings, S, resolve_settings
@@ -159,7 +167,7 @@ def _begin(
 ) -> tuple[TorsionSimulation, dict[str, Any]]:
     """Return a simulation that was prepared, minimised and equilibrated, and how much it has reported: nothing."""
     # before the folder is made: bad input leaves none behind
-    find_run_platform(settings)
+    find_run_platform(settings, 0)
     prepared = prepare_structure(settings)
     model = make_model(settings, prepared)
     model.check_step()
@@ -300,8 +308,10 @@ def _advance(
     frames, total, interval = int(extra["frames"]), settings.n_steps, settings.report_steps
     step_ps = settings.timestep_ps
     first, begin, before = simulation.currentStep, time.perf_counter(), float(extra["seconds"])
-    with StopRequest() as stop, Progress(step_ps * max(0, total - first), settings.name, "ps", progress) as bar:
+    bar = Progress(step_ps * max(0, total - first), settings.name, "ps", progress)
+    with StopRequest() as stop, bar, OneCore(needs_one_core(settings, simulation.tree.n_atoms)) as core:
         while simulation.currentStep < total and not stop.made:
+            core.look()
             step = simulation.currentStep
             count = min(PAUSE, total - step, interval - step % interval)
             simulation.step(count)

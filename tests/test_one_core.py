@@ -1,0 +1,103 @@
+"""Runs of small molecules keep to one core, leave it when others use it, and give all cores back."""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+
+import pytest
+
+import peptidyn.runs.one_core as module
+from peptidyn.runs.model import find_run_platform, needs_one_core
+from peptidyn.runs.one_core import FEW_ATOMS, LOOK, OneCore
+from peptidyn.runs.settings import RunSettings
+
+several_cores = pytest.mark.skipif(
+    not sys.platform.startswith("linux") or len(os.sched_getaffinity(0)) < 2, reason="needs two cores, and Linux"
+)
+
+
+def cores_of_threads() -> set[frozenset[int]]:
+    """Where the threads of this process may run, each set of cores once."""
+    return {frozenset(os.sched_getaffinity(int(name))) for name in os.listdir("/proc/self/task")}
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    """Wall and CPU seconds that the test sets; no thread of the test runner counts."""
+
+    class Clock:
+        wall = cpu = 0.0
+        perf_counter = staticmethod(lambda: Clock.wall)
+        process_time = staticmethod(lambda: Clock.cpu)
+
+    monkeypatch.setattr(module, "time", Clock)
+    monkeypatch.setattr(module.threading, "enumerate", lambda: [threading.current_thread()])
+    return Clock
+
+
+@several_cores
+def test_all_threads_are_kept_on_one_core_and_then_freed(clock):
+    everywhere = frozenset(os.sched_getaffinity(0))
+    done = threading.Event()
+    helper = threading.Thread(target=done.wait, daemon=True)
+    helper.start()
+    with pytest.raises(KeyError), OneCore() as core:
+        (kept,) = cores_of_threads()  # the thread beside, too
+        assert len(kept) == 1 and kept < everywhere and core.active
+        raise KeyError
+    assert cores_of_threads() == {everywhere}
+    done.set()
+
+
+@several_cores
+def test_a_core_that_others_use_is_left(clock):
+    everywhere = frozenset(os.sched_getaffinity(0))
+    with OneCore() as core:
+        (kept,) = cores_of_threads()
+        clock.wall, clock.cpu = 0.9 * LOOK, 0.0  # not the time to look yet
+        core.look()
+        assert cores_of_threads() == {kept}
+        clock.wall, clock.cpu = 10.0, 7.6  # more than three quarters of it
+        core.look()
+        assert cores_of_threads() == {kept}
+        clock.wall, clock.cpu = 20.0, 7.6 + 7.4  # less
+        core.look()
+        assert cores_of_threads() == {everywhere}
+        clock.wall = 20.0 + LOOK  # it has run elsewhere for a while, and stays there
+        core.look()
+        (kept,) = cores_of_threads()
+        assert len(kept) == 1
+    assert cores_of_threads() == {everywhere}
+
+
+@several_cores
+def test_nothing_happens_beside_other_work_or_if_not_wanted(clock, monkeypatch):
+    before = cores_of_threads()
+    with OneCore(False) as core:
+        core.look()
+        assert not core.active and cores_of_threads() == before
+    beside = threading.Thread(target=print)
+    monkeypatch.setattr(module.threading, "enumerate", lambda: [threading.current_thread(), beside])
+    with OneCore() as core:
+        assert not core.active and cores_of_threads() == before
+
+
+@pytest.mark.parametrize(
+    ("settings", "n_atoms", "one"),
+    [
+        ({"platform": "CPU"}, FEW_ATOMS, True),
+        ({"platform": "CPU"}, FEW_ATOMS + 1, False),
+        ({"platform": "CPU", "threads": 1}, 10, True),
+        ({"platform": "CPU", "threads": 2}, 10, False),
+        ({"platform": "Reference"}, 10, False),
+    ],
+)
+def test_which_runs_keep_to_one_core(settings, n_atoms, one):
+    chosen = RunSettings(**settings)
+    assert needs_one_core(chosen, n_atoms) is one
+    platform, properties = find_run_platform(chosen, n_atoms)
+    assert platform.getName() == settings["platform"]
+    threads = 1 if one else settings.get("threads")
+    assert properties == (None if threads is None else {"Threads": str(threads)})
