@@ -68,7 +68,7 @@ def test_forces_are_those_of_the_context(alanine):
 
 @pytest.mark.parametrize("kind", ["langevin", "verlet"])
 def test_steps_are_those_of_python(alanine, kind, monkeypatch):
-    monkeypatch.setattr("peptidyn.engine.torsion_integrators.CYCLES", 7)
+    monkeypatch.setattr("peptidyn.engine.torsion_integrator.CYCLES", 7)
     (served, one), (asked, other) = start(alanine, kind), start(alanine, kind, served=False)
     for steps in (1, 2, 23):
         served.step(steps)
@@ -98,7 +98,7 @@ def test_force_groups_count(alanine):
 
 @pytest.mark.parametrize("when", ["before", "after"])
 def test_an_interrupt_loses_no_more_than_a_step(alanine, when, monkeypatch):
-    monkeypatch.setattr("peptidyn.engine.torsion_integrators.CYCLES", 6)
+    monkeypatch.setattr("peptidyn.engine.torsion_integrator.CYCLES", 6)
     from peptidyn.kernels import cycles
 
     usual, calls = cycles.run_cycles, []

@@ -14,8 +14,8 @@ from scripted_random import Script
 
 import peptidyn as ptd
 from peptidyn.core.units import BOLTZMANN
-from peptidyn.engine.torsion_integrators import repartition_hydrogen_mass
 from peptidyn.integrators.mover import Mover
+from peptidyn.model.hydrogen_mass import repartition_hydrogen_mass
 from peptidyn.solvers.dense import mass_matrix
 
 T, FRICTION, STEP = 350.0, 20.0, 0.01

@@ -16,7 +16,7 @@ from real_structures import DATA, load
 import peptidyn as ptd
 from peptidyn.core.errors import ArgumentError, ModelError, StepError
 from peptidyn.core.units import BOLTZMANN
-from peptidyn.engine.torsion_integrators import repartition_hydrogen_mass
+from peptidyn.model.hydrogen_mass import repartition_hydrogen_mass
 
 REFERENCE = openmm.Platform.getPlatformByName("Reference")
 

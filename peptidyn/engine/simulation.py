@@ -12,9 +12,10 @@ from openmm import app
 from peptidyn.core.errors import ArgumentError, ModelError
 from peptidyn.core.units import plain, plain_array
 from peptidyn.engine import checkpoints
+from peptidyn.engine.context_vectors import read_forces
 from peptidyn.engine.minimisation import Minimum, Watch, minimise, minimise_cartesian
 from peptidyn.engine.rigid_terms import lacks_rigid_terms
-from peptidyn.engine.torsion_integrators import TorsionIntegrator, read_forces
+from peptidyn.engine.torsion_integrator import TorsionIntegrator
 from peptidyn.integrators.mover import Mover
 from peptidyn.io.virtual_sites import place_virtual_sites
 

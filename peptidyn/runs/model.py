@@ -17,9 +17,9 @@ from peptidyn.engine.minimisation import minimise_cartesian
 from peptidyn.engine.rigid_terms import drop_rigid_terms
 from peptidyn.engine.simulation import TorsionSimulation, find_platform
 from peptidyn.engine.systems import make_system
+from peptidyn.engine.torsion_integrator import TorsionIntegrator
 from peptidyn.engine.torsion_integrators import (
     TorsionGHMCIntegrator,
-    TorsionIntegrator,
     TorsionLangevinIntegrator,
     TorsionVerletIntegrator,
 )

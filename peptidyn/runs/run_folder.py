@@ -45,10 +45,10 @@ from peptidyn.core.sealed_files import (
 )
 from peptidyn.engine.run_files import SUMMARY, TOPOLOGY, RunFiles
 from peptidyn.engine.simulation import TorsionSimulation
-from peptidyn.engine.torsion_integrators import repartition_hydrogen_mass
 from peptidyn.engine.torsion_reporter import EXTENT, QUANTITIES, read_torsions, rows_of_table
 from peptidyn.io.structure import Structure
 from peptidyn.model.build import build_tree
+from peptidyn.model.hydrogen_mass import with_hydrogen_mass
 from peptidyn.model.tree import TreeModel
 from peptidyn.runs.preparation import load_prepared
 from peptidyn.runs.settings import ExchangeSettings, ModelSettings, RunSettings, S, resolve_settings
@@ -220,8 +220,7 @@ class RunFolder(RunFiles):
     def tree(self) -> TreeModel:
         """With the reference geometry, the masses and the joint inertias that the run used."""
         tree = build_tree(self.structure, soft=self.settings.soft_words, rigid=list(self.settings.rigid) or None)
-        if self.settings.hydrogen_mass is not None:
-            tree = tree.with_masses(repartition_hydrogen_mass(tree, self.settings.hydrogen_mass))
+        tree = with_hydrogen_mass(tree, self.settings.hydrogen_mass)
         _, arrays = self.read_checkpoint(("geometry", "joint_inertia"))
         try:
             return tree.with_geometry(arrays["geometry"]).with_joint_inertia(arrays["joint_inertia"])

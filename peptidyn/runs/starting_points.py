@@ -12,12 +12,12 @@ import numpy as np
 from peptidyn.core.errors import ArgumentError
 from peptidyn.engine import checkpoints
 from peptidyn.engine.inputs import load_any_structure
-from peptidyn.engine.torsion_integrators import repartition_hydrogen_mass
 from peptidyn.io.completion import complete
 from peptidyn.io.notes import Note
 from peptidyn.io.structure import Structure
 from peptidyn.io.topology import reduced_box
 from peptidyn.io.trajectories import TrajectoryFile
+from peptidyn.model.hydrogen_mass import with_hydrogen_mass
 from peptidyn.model.state import State
 from peptidyn.runs.model import make_model
 from peptidyn.runs.presets import PRESETS
@@ -122,9 +122,7 @@ def _last_positions(run: RunFolder) -> tuple[np.ndarray, float]:
     """Return where the checkpoint of a run is: positions (n_atoms, 3), nm, and the time, ps."""
     about, arrays = checkpoints.read(run.checkpoint, names=("q", "base_position", "base_rotation", "geometry"))
     # bases are at centres of mass: the tree must have the masses of the run
-    tree = make_model(run.settings, run.structure).tree
-    if run.settings.hydrogen_mass is not None:
-        tree = tree.with_masses(repartition_hydrogen_mass(tree, run.settings.hydrogen_mass))
+    tree = with_hydrogen_mass(make_model(run.settings, run.structure).tree, run.settings.hydrogen_mass)
     tree = tree.with_geometry(arrays["geometry"])
     state = State.make(tree, arrays["q"], arrays["base_position"], arrays["base_rotation"])
     return tree.positions(state), float(about["time"])

@@ -16,14 +16,15 @@ import openmm
 
 from peptidyn.core.errors import ArgumentError, CheckpointError, ModelError
 from peptidyn.core.units import BOLTZMANN, plain_array
+from peptidyn.engine.context_vectors import read_forces
 from peptidyn.engine.force_server import ForceServer, serve
 from peptidyn.engine.kinetic_metric import check_metric, joint_inertia, metropolis_steps, tree_with_metric
 from peptidyn.engine.simulation import find_platform
 from peptidyn.engine.system_check import check_system
-from peptidyn.engine.torsion_integrators import read_forces, repartition_hydrogen_mass
 from peptidyn.integrators.mover import Mover
 from peptidyn.io.virtual_sites import place_virtual_sites
 from peptidyn.metric.fixman_potential import check_temperature
+from peptidyn.model.hydrogen_mass import with_hydrogen_mass
 from peptidyn.model.state import State
 from peptidyn.model.tree import TreeModel
 
@@ -252,8 +253,7 @@ def walker_tree(
 
     `steps_per_period` is that of ``metric="auto"``; None: as Metropolised dynamics needs it.
     """
-    if hydrogen_mass is not None:
-        tree = tree.with_masses(repartition_hydrogen_mass(tree, hydrogen_mass))
+    tree = with_hydrogen_mass(tree, hydrogen_mass)
     if check_metric(metric) != "auto":
         return tree if metric is None else tree_with_metric(tree, metric)
     if timestep is None:
