@@ -15,6 +15,7 @@ from real_structures import DATA
 import peptidyn as ptd
 from peptidyn.cli import main
 from peptidyn.core.errors import ArgumentError, ModelError, StructureError
+from peptidyn.runs.exchange_run import ExchangeRun
 
 INPUTS = os.environ.get("PEPTIDYN_INPUTS")
 
@@ -184,6 +185,28 @@ def test_commands_take_parameter_files(folder, tmp_path, capsys, monkeypatch):
     assert "expected one of explicit, vacuum" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("kind", ["prmtop", "psf", "top"])
+def test_exchange_takes_parameter_files(folder, tmp_path, kind):
+    """Replicas have the energies that OpenMM finds for their frames with the same files; runs resume from anywhere."""
+    (file, *coordinates), options = arguments(folder, kind)
+    more = ["--coordinates", str(coordinates[0])] if coordinates else []
+    more += ["--parameters", *map(str, options["parameters"])] if options else []
+    out = tmp_path / "out"
+    sizes = ["--replicas", "2", "--tmax", "300", "--iterations", "2", "--interval", "4", "--warm-up", "0"]
+    where = ["--solvent", "vacuum", "--platform", "Reference", "--workers", "1", "--seed", "1", "-q", "-o", str(out)]
+    assert main(["exchange", str(file), *more, *sizes, *where]) == 0
+    assert main(["exchange", "--resume", "--iterations", "4", "--workers", "1", "-q", "-o", str(out)]) == 0
+    run = ExchangeRun(out)
+    assert run.n_frames == 4
+    system, _ = by_openmm(folder, kind)
+    for replica in range(2):
+        frames = run.frames(np.array([(replica, frame) for frame in range(4)])).xyz.astype(np.float64)
+        expected = [energy(system, x) for x in frames]
+        assert run.rows["potential"][replica] == pytest.approx(expected, abs=0.05)  # frames in single precision
+    assert main(["report", str(out)]) == 0
+    assert main(["extract", str(out), "-o", str(tmp_path / "cold.dcd"), "-q"]) == 0
+
+
 def test_ligands_by_files_and_by_template_generators():
     """A residue that no force field knows: the error names it and both ways, and both ways work."""
     xml = """<ForceField><AtomTypes><Type name="L-Ar" class="Ar" element="Ar" mass="39.948"/></AtomTypes>
@@ -228,3 +251,19 @@ def test_inputs_of_other_programs():
     simulation = ptd.TorsionSimulation(loaded.topology, loaded.system, integrator, "Reference")
     simulation.minimize_torsions(max_iterations=5)
     simulation.step(3)
+
+
+@pytest.mark.skipif(not INPUTS, reason="PEPTIDYN_INPUTS names no folder")
+def test_runs_and_replicas_of_a_prmtop_with_four_site_water(tmp_path):
+    """Sites are carried into the frames, and read back for reports and when a run goes on."""
+    file = str(Path(INPUTS) / "peptide_with_tip4p.prmtop")
+    water = ["--solvent", "explicit", "--cutoff", "0.5", "--seed", "1", "-q", "--timestep", "1"]
+    one, ladder = tmp_path / "one", tmp_path / "ladder"
+    assert main(["run", file, *water, "--steps", "4", "--report", "2", "--equilibrate", "2fs", "-o", str(one)]) == 0
+    assert main(["run", "--resume", "--steps", "6", "-q", "-o", str(one)]) == 0
+    assert main(["report", str(one), "-q"]) == 0
+    sizes = ["--replicas", "2", "--tmax", "290", "--iterations", "2", "--interval", "2", "--warm-up", "0"]
+    assert main(["exchange", file, *water, *sizes, "--workers", "1", "-o", str(ladder)]) == 0
+    run = ExchangeRun(ladder)
+    assert len(run.structure.virtual_sites) == 15 and run.frames(run.places(0)).n_atoms == run.structure.n_atoms
+    assert main(["report", str(ladder), "-q"]) == 0

@@ -52,6 +52,33 @@ def test_minimize_energy():
     simulation.step(5)
 
 
+def test_a_stock_simulation_refuses_its_system_at_once():
+    """Before a Context is made and before anything is minimised; a file name in place of a System is read first."""
+    unfit = make_system()
+    unfit.addForce(openmm.AndersenThermostat(300, 1.0))
+    flexible = ptd.build_tree(STRUCTURE, soft="all")
+    constrained = app.ForceField("amber14-all.xml").createSystem(STRUCTURE.topology, constraints=app.HBonds)
+    for tree, system, match in ((TREE, unfit, "AndersenThermostat"), (flexible, constrained, "whose distance is soft")):
+        integrator = ptd.TorsionVerletIntegrator(tree, 0.001)
+        with pytest.raises(ModelError, match=match):
+            app.Simulation(STRUCTURE.topology, system, integrator, REFERENCE)
+        assert integrator.thisown  # no Context has taken it
+
+
+def test_a_stock_simulation_reads_and_checks_the_system_of_a_file(tmp_path):
+    unfit = make_system()
+    unfit.addForce(openmm.AndersenThermostat(300, 1.0))
+    (tmp_path / "system.xml").write_text(openmm.XmlSerializer.serialize(unfit))
+    with pytest.raises(ModelError, match="AndersenThermostat"):
+        app.Simulation(STRUCTURE.topology, str(tmp_path / "system.xml"), verlet(), REFERENCE)
+
+
+def test_the_class_of_an_integrator_is_its_class():
+    integrator = verlet()
+    assert integrator.__class__ is type(integrator) is ptd.TorsionVerletIntegrator
+    assert isinstance(integrator, openmm.CustomIntegrator) and not isinstance(integrator, str)
+
+
 @pytest.mark.parametrize("make", [stock, torsional])
 def test_set_velocities_to_temperature(make):
     """The kinetic energy of many draws is that of all degrees of freedom: within 4 standard errors."""

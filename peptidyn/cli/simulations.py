@@ -53,9 +53,9 @@ def add_model_options(p: argparse.ArgumentParser) -> None:
     s.add_argument(
         "--solvent",
         metavar="NAME",
-        help="implicit: obc2 (default), gbn2; none: vacuum; explicit, with PME: tip3p, tip3pfb, spce, opc3; explicit "
-        "for the water of a prmtop, psf or top file. A file "
-        "that holds a box full of water is simulated in it, otherwise water is added",
+        help="implicit: obc2 (default), gbn2; none: vacuum; explicit, with PME: tip3p, tip3pfb, spce, opc3, and with "
+        "four sites tip4pew, tip4pfb, tip4p2005 (charmm36), opc; explicit for the water of a prmtop, psf or top file. "
+        "A file that holds a box full of water is simulated in it, otherwise water is added",
     )
     s.add_argument("--padding", type=float, metavar="NM", help="explicit: new box with so much water on every side")
     s.add_argument("--ions", type=float, metavar="M", help="explicit: salt, mol/l, beside neutralising ions")
@@ -69,7 +69,7 @@ def add_model_options(p: argparse.ArgumentParser) -> None:
     s.add_argument(
         "--forcefield",
         metavar="NAME",
-        help="amber14 (default), amber99sbildn, amber03, charmm36, or files of OpenMM, separated by commas",
+        help="amber14 (default), amber19, amber99sbildn, amber03, charmm36, or files of OpenMM, separated by commas",
     )
     s.add_argument("--pH", type=float, help="protonation of hydrogens that are added (default: 7)")
     s.add_argument("--platform", metavar="NAME", help="OpenMM platform (default: the fastest)")

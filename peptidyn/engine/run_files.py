@@ -271,7 +271,7 @@ class RunFiles:
     def read_structure(self) -> Structure:
         """Return the atoms; if there is a checkpoint, the periodic box is the one of the run to the last bit."""
         read_sealed_text(self.path / TOPOLOGY)
-        structure = load_structure(self.path / TOPOLOGY)
+        structure = load_structure(self.path / TOPOLOGY, extra_particles=True)
         if structure.topology.getPeriodicBoxVectors() is not None and self.checkpoint.exists():
             structure.topology.setPeriodicBoxVectors(self.read_checkpoint(("box",))[1]["box"])
         return structure

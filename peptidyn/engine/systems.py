@@ -18,8 +18,11 @@ from peptidyn.io.topology import atoms_from_topology
 IMPLICIT = ("obc2", "gbn2")
 """Implicit solvents."""
 
-WATER_MODELS = ("tip3p", "tip3pfb", "spce", "opc3")
-"""Explicit waters of three sites; those with virtual sites cannot be driven."""
+FOUR_SITES = ("tip4pew", "tip4pfb", "tip4p2005", "opc")
+"""Explicit waters with a virtual site, which their rigid bodies carry."""
+
+WATER_MODELS = ("tip3p", "tip3pfb", "spce", "opc3", *FOUR_SITES)
+"""Explicit waters."""
 
 EXPLICIT = "explicit"
 """The solvent of a prmtop, psf or top file that holds its own water, in its own box, with PME."""
@@ -28,17 +31,24 @@ SOLVENTS = (*IMPLICIT, "vacuum", *WATER_MODELS)
 
 FORCE_FIELDS = {
     "amber14": "amber14-all.xml",
+    "amber19": "amber19-all.xml",
     "amber99sbildn": "amber99sbildn.xml",
     "amber03": "amber03.xml",
     "charmm36": "charmm36.xml",
 }
 """Short names of force fields; any other name is taken as a file that OpenMM finds."""
 
+_AMBER_WATERS = ("tip3p", "tip3pfb", "spce", "opc3", "tip4pew", "tip4pfb", "opc")
+
 _WATER_FILES = {
-    "amber14": {name: f"amber14/{name}.xml" for name in WATER_MODELS},
-    "amber99sbildn": {name: f"{name}.xml" for name in ("tip3p", "tip3pfb", "spce")},
-    "amber03": {name: f"{name}.xml" for name in ("tip3p", "tip3pfb", "spce")},
-    "charmm36": {"tip3p": "charmm36/water.xml", "spce": "charmm36/spce.xml"},
+    "amber14": {name: f"amber14/{name}.xml" for name in _AMBER_WATERS},
+    "amber19": {name: f"amber19/{name}.xml" for name in _AMBER_WATERS},
+    "amber99sbildn": {name: f"{name}.xml" for name in _AMBER_WATERS},
+    "amber03": {name: f"{name}.xml" for name in _AMBER_WATERS},
+    "charmm36": {
+        "tip3p": "charmm36/water.xml",
+        **{name: f"charmm36/{name}.xml" for name in ("spce", "tip4pew", "tip4p2005")},
+    },
 }
 """Where OpenMM keeps water (and ions) for each force field."""
 
@@ -67,8 +77,10 @@ def make_system(
     ----------
     topology : openmm.app.Topology
         With hydrogens; with waters and a box for explicit solvent.
-    solvent : {"obc2", "gbn2", "vacuum", "tip3p", "tip3pfb", "spce", "opc3"}
-        An implicit solvent; none; or the water model of the waters in the topology, with PME.
+    solvent : str
+        An implicit solvent (``obc2``, ``gbn2``); none (``vacuum``); or one of `WATER_MODELS`, that of the waters in the
+        topology, with PME. Waters of four sites have their virtual site in the topology; see
+        openmm.app.Modeller.addExtraParticles.
     forcefield : str or sequence of str
         ``amber14`` (default) and the other names of `FORCE_FIELDS`, or files for openmm.app.ForceField; several as a
         sequence or separated by commas.

@@ -29,6 +29,7 @@ from peptidyn.engine.kinetic_metric import (
     joint_inertia,
     tree_with_metric,
 )
+from peptidyn.engine.stock_simulation import NoticesSimulation
 from peptidyn.engine.system_check import check_constraints, check_system
 from peptidyn.integrators.mover import Mover
 from peptidyn.integrators.stepper import Stepper
@@ -51,7 +52,7 @@ TOO_HOT = 5.0
 """Times the temperature of the heat bath: hotter velocities are not those of the tree."""
 
 
-class TorsionIntegrator(openmm.CustomIntegrator):
+class TorsionIntegrator(NoticesSimulation, openmm.CustomIntegrator):
     """What the torsion integrators share: the Context, the forces, the Fixman torque."""
 
     takes_barostat = False
@@ -128,9 +129,13 @@ class TorsionIntegrator(openmm.CustomIntegrator):
 
     # ------------------------------------------------------------------ the OpenMM side
 
+    def check(self, system: Any) -> None:
+        """Raise ModelError if `system` cannot be driven; the constructor of openmm.app.Simulation calls it."""
+        self.notes = check_system(self.tree, system, self._system_masses, barostat=self.takes_barostat)
+
     def bind(self, context: Any) -> None:
         """Take `context`, made with this integrator, as the one to drive; refuse a System that does not fit."""
-        self.notes = check_system(self.tree, context.getSystem(), self._system_masses, barostat=self.takes_barostat)
+        self.check(context.getSystem())
         force = find_barostat(context.getSystem())
         self.barostat = None if force is None else Barostat(force, context, self._barostat_seed)
         self._context = weakref.ref(context)

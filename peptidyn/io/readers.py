@@ -31,7 +31,12 @@ from peptidyn.io.topology import atoms_from_topology, bonds_of, copy_topology, m
 
 
 def load_structure(
-    path: str | os.PathLike[str], *, model: int = 0, add_hydrogens: bool | None = False, pH: float = 7.0
+    path: str | os.PathLike[str],
+    *,
+    model: int = 0,
+    add_hydrogens: bool | None = False,
+    pH: float = 7.0,
+    extra_particles: bool = False,
 ) -> Structure:
     """Read a structure file.
 
@@ -47,6 +52,8 @@ def load_structure(
         missing residues are not built. None does so only if something is missing; without it, that is only noted.
     pH : float
         For the protonation of added hydrogens.
+    extra_particles : bool
+        Keep the sites without mass that water models have (TIP4P's M), as virtual sites.
 
     Returns
     -------
@@ -65,13 +72,14 @@ def load_structure(
     - A chain is broken where C and N are further apart than `peptidyn.io.bonding.PEPTIDE_BOND_LIMIT`.
     - A molecule that was split at a wall of the file's box is made whole. Without a box it is refused.
     - Disulfides come from records and distances. Metal contacts are not bonds.
-    - Extra particles of water models (TIP4P's M) are left out: they have no mass.
+    - Extra particles of water models (TIP4P's M) are left out unless asked for: they have no mass, and force fields
+      that need them say where they are.
     """
     model = _model_index(model)
     path = Path(path)
     text, is_mmcif = _read_text(path)
     raw = _read(text, is_mmcif, model, path.name)
-    structure = _settle(raw, path.name)
+    structure = _settle(raw, path.name, extra_particles)
     variants = {r: v for r, name in enumerate(raw.file_names) if (v := protonation_variant(name)) is not None}
     if add_hydrogens or (add_hydrogens is None and structure.missing):
         from peptidyn.io.completion import complete
@@ -140,7 +148,7 @@ def _read(text: str, is_mmcif: bool, model: int, name: str) -> RawStructure:
     return read_pdb(text, model, name)
 
 
-def _settle(raw: RawStructure, name: str) -> Structure:
+def _settle(raw: RawStructure, name: str, extra_particles: bool) -> Structure:
     """Make a structure of what a format reader found: elements known, bonds judged, no two atoms in one place."""
     notes = [*raw.notes, *_renamed_note(raw)]
     bonds = bonds_of(raw.topology)
@@ -150,9 +158,9 @@ def _settle(raw: RawStructure, name: str) -> Structure:
     atoms = atoms_from_topology(topology)
     check_finite(atoms, raw.positions)
     keep, dropped_note = _without_extra_particles(atoms)
-    notes += dropped_note
-    positions = raw.positions
+    positions, whole = raw.positions, topology
     if len(keep) < atoms.n_atoms:
+        notes += [] if extra_particles else dropped_note
         topology = copy_topology(topology, bonds, keep=keep)
         positions = positions[keep]
         atoms = atoms_from_topology(topology)
@@ -165,6 +173,9 @@ def _settle(raw: RawStructure, name: str) -> Structure:
     atoms = atoms_from_topology(topology)
     notes += bond_notes
     notes += _overlap_note(atoms, positions)
+    if extra_particles and len(keep) < len(raw.positions):
+        topology = copy_topology(whole, {(keep[i], keep[j]): kind for (i, j), kind in settled.items()})
+        positions = _with_extra_particles(atoms_from_topology(topology), raw.positions, positions, keep)
     return Structure.from_openmm(topology, None, positions, name=name, notes=tuple(notes))
 
 
@@ -190,6 +201,16 @@ def _without_extra_particles(atoms: Atoms) -> tuple[list[int], list[Note]]:
         f"{counted(extra.size, 'extra particle')} of water, which have no mass, left out: {atoms.labels(extra, most=2)}"
     )
     return keep, [Note("dropped", text)]
+
+
+def _with_extra_particles(atoms: Atoms, read: np.ndarray, settled: np.ndarray, keep: list[int]) -> np.ndarray:
+    """Return positions of all atoms; extra particles go with the first atom of their water, if that was moved."""
+    positions = read.copy()
+    positions[keep] = settled
+    first = np.searchsorted(atoms.residue, atoms.residue)
+    extra = np.setdiff1d(np.arange(atoms.n_atoms), keep)
+    positions[extra] += (positions - read)[first[extra]]
+    return positions
 
 
 def _overlap_note(atoms: Atoms, positions: np.ndarray) -> list[Note]:

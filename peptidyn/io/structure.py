@@ -23,7 +23,7 @@ from peptidyn.io.topology import (
     reduced_box,
     select_atoms,
 )
-from peptidyn.io.virtual_sites import place_virtual_sites, virtual_sites
+from peptidyn.io.virtual_sites import place_virtual_sites, virtual_sites, water_sites
 
 if TYPE_CHECKING:
     import mdtraj
@@ -137,15 +137,15 @@ class Structure:
         topology : openmm.app.Topology
         system : openmm.System or None
             Gives the masses, the virtual sites with their positions, and bonds that the topology lacks; with None
-            masses come from the elements.
+            masses come from the elements, and sites of waters without element are virtual sites.
         positions : (n_atoms, 3) Quantity or array
             nm if plain.
         """
         atoms = atoms_from_topology(topology)
         xyz = plain_array(positions)
-        sites: dict[int, tuple[int, ...]] = {}
         if system is None:
-            masses = masses_from_elements(atoms)
+            sites = water_sites(atoms)
+            masses = masses_from_elements(atoms, sites)
         else:
             if system.getNumParticles() != atoms.n_atoms:
                 raise StructureError(
@@ -160,7 +160,7 @@ class Structure:
         if system is not None:
             structure = structure._with_bonds_of(system)
         xyz, note = structure._whole()
-        if sites:
+        if sites and system is not None:
             xyz = place_virtual_sites(system, xyz)
         return structure if xyz is structure.positions else structure.with_positions(xyz).with_notes(*note)
 

@@ -206,16 +206,17 @@ def _check_values(source: ast.AST, selection: str) -> None:
                 raise _unreadable(selection, f": {str(value)!r} is not a name, and 'and' or 'or' may be missing")
 
 
-def masses_from_elements(atoms: Atoms) -> np.ndarray:
-    """Return the mass of every atom (Da) from its element."""
+def masses_from_elements(atoms: Atoms, sites: Collection[int] = ()) -> np.ndarray:
+    """Return the mass of every atom (Da) from its element; that of virtual `sites` is zero."""
     from openmm import unit
     from openmm.app import Element
 
-    unknown = np.flatnonzero(atoms.element == "")
+    unknown = np.setdiff1d(np.flatnonzero(atoms.element == ""), np.fromiter(sites, np.int64))
     if unknown.size:
         raise StructureError(
             f"the element of {atoms.labels(unknown)} is unknown, so its mass is too; "
             "fill in the element column, remove extra particles, or give a System with Structure.from_openmm"
         )
-    table = {s: Element.getBySymbol(s).mass.value_in_unit(unit.dalton) for s in set(atoms.element.tolist())}
+    symbols = set(atoms.element.tolist()) - {""}
+    table = {"": 0.0, **{s: Element.getBySymbol(s).mass.value_in_unit(unit.dalton) for s in symbols}}
     return np.array([table[s] for s in atoms.element.tolist()], dtype=np.float64)

@@ -6,6 +6,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from peptidyn.core.atoms import Atoms
+from peptidyn.core.residues import is_water
+
 if TYPE_CHECKING:
     from openmm import System
 
@@ -18,6 +21,17 @@ def virtual_sites(system: System) -> dict[int, tuple[int, ...]]:
             site = system.getVirtualSite(i)
             sites[i] = tuple(site.getParticle(k) for k in range(site.getNumParticles()))
     return sites
+
+
+def water_sites(atoms: Atoms) -> dict[int, tuple[int, ...]]:
+    """Return the sites without element in waters, each with the atoms of its water, which place it."""
+    found = np.flatnonzero((atoms.element == "") & is_water(atoms)[atoms.residue])
+    begin, end = (np.searchsorted(atoms.residue, atoms.residue[found], side) for side in ("left", "right"))
+    sites = {
+        site: tuple(i for i in range(first, last) if atoms.element[i])
+        for site, first, last in zip(found.tolist(), begin.tolist(), end.tolist(), strict=True)
+    }
+    return {site: parents for site, parents in sites.items() if parents}
 
 
 def copy_particles(system: System) -> System:

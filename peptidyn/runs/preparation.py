@@ -2,7 +2,7 @@
 
 Implicit solvent and vacuum: waters are left out in implicit solvent and stay in vacuum. Explicit solvent: a file whose
 box is full of water is taken as it is; otherwise a cubic box of water, with ions that neutralise it, is put around
-what the file holds.
+what the file holds. Waters have the virtual sites of the model that was asked for, whatever the file had.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from peptidyn.core.errors import ArgumentError, ModelError
 from peptidyn.core.residues import is_water
 from peptidyn.core.units import plain_array
 from peptidyn.engine.inputs import LoadedSystem, load_system
-from peptidyn.engine.systems import CUTOFF, IMPLICIT, WATER_MODELS, load_force_field, undescribed
+from peptidyn.engine.systems import CUTOFF, FOUR_SITES, IMPLICIT, WATER_MODELS, load_force_field, undescribed
 from peptidyn.io.notes import Note, counted
 from peptidyn.io.peptides import build_peptide
 from peptidyn.io.quiet import seeded
@@ -59,8 +59,10 @@ def prepare_structure(settings: ModelSettings) -> Structure:
         structure = structure.subset(settings.select)
     if settings.solvent in IMPLICIT:
         structure = _without_waters(structure, settings)
-    elif settings.solvent in WATER_MODELS:
-        structure = _in_water(structure, settings)
+    else:
+        structure = _with_sites(structure, settings)
+        if settings.solvent in WATER_MODELS:
+            structure = _in_water(structure, settings)
     chains = [chain.id.strip() for chain in structure.topology.chains()]
     topology = copy_topology(structure.topology, bonds_of(structure.topology), chain_ids=chains)
     return Structure.from_openmm(topology, None, structure.positions, name=structure.name, notes=structure.notes)
@@ -98,6 +100,27 @@ def _without_waters(structure: Structure, settings: ModelSettings) -> Structure:
 # ---------------------------------------------------------------------------- explicit solvent
 
 
+def _with_sites(structure: Structure, settings: ModelSettings) -> Structure:
+    """Return the structure with the virtual sites of its waters that the solvent needs, and no others."""
+    waters = _count_residues(structure, find_waters(structure))
+    wanted = waters if settings.solvent in FOUR_SITES else 0
+    if len(structure.virtual_sites) == wanted:
+        return structure
+    if structure.virtual_sites:
+        structure = structure.subset(np.setdiff1d(np.arange(structure.n_atoms), list(structure.virtual_sites)))
+    if not wanted:
+        return structure
+    field = load_force_field(settings.solvent, settings.forcefield)
+    modeller = app.Modeller(structure.topology, structure.positions * unit.nanometer)
+    try:
+        modeller.addExtraParticles(field)
+    except ValueError as error:
+        raise ModelError(undescribed(field, structure.topology, error)) from error
+    return Structure.from_openmm(
+        modeller.topology, None, modeller.positions, name=structure.name, notes=structure.notes
+    )  # fmt: skip
+
+
 def _in_water(structure: Structure, settings: ModelSettings) -> Structure:
     """Return the structure in a box of water: its own if it has one, else a new one.
 
@@ -129,6 +152,11 @@ def _density(structure: Structure) -> float:
     return _GRAMS_PER_CM3 * float(structure.masses.sum()) / abs(np.linalg.det(plain_array(box)))
 
 
+def _filling(solvent: str) -> str:
+    """Return the water of Modeller.addSolvent that is nearest to a solvent."""
+    return "spce" if solvent == "spce" else "tip4pew" if solvent in FOUR_SITES else "tip3p"
+
+
 def add_water(structure: Structure, settings: ModelSettings) -> Structure:
     """Return the structure in the middle of a new cubic box of water, neutralised, with salt if asked for.
 
@@ -145,7 +173,7 @@ def add_water(structure: Structure, settings: ModelSettings) -> Structure:
         with seeded(settings.seed):
             modeller.addSolvent(
                 field,
-                model="spce" if settings.solvent == "spce" else "tip3p",
+                model=_filling(settings.solvent),
                 boxSize=openmm.Vec3(side, side, side) * unit.nanometer,
                 ionicStrength=settings.ions * unit.molar,
             )
