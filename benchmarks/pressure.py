@@ -152,7 +152,7 @@ def _boxes(text: str) -> list[str]:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     script = harness.parser(__file__, __doc__)
-    script.add_argument("--boxes", type=_boxes, default=BOXES, metavar="NAME,...", help="water, peptide (default: both)")
+    script.add_argument("--boxes", type=_boxes, default=BOXES, metavar="NAME,...", help="water, peptide (default: all)")
     script.add_argument("--cutoff", type=float, default=0.9, metavar="NM", help="of PME's direct space (default: 0.9)")
     script.add_argument(
         "--sides", type=_sides, default=[2.4], metavar="NM,NM,...", help="of the cubic boxes (default: 2.4)"
