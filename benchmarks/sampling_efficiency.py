@@ -13,6 +13,10 @@ K, where they fold and unfold. Chains start by turns in the helix and in polypro
 values in all chains of a method: those of the structure relaxed in the helix, or in polyproline II where a method says
 so.
 
+Replica exchange of Langevin dynamics (rows named so) has temperatures from that of the row up to 500 K and exchanges
+after 100 steps; frames are those at the lowest temperature, force calls those of all replicas. Its psi jumps by
+exchanges, so crossings are not counted.
+
 Langevin dynamics of `angles`, `heavy` and `flexible` (backbone angles and omega; all angles and phases of heavy atoms;
 everything) has the joint inertias of ``metric="auto"``. Its rates are not physical: transitions per force call are
 compared, not per time.
@@ -42,7 +46,9 @@ from __future__ import annotations
 
 import json
 import math
+import random
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
@@ -52,14 +58,17 @@ from typing import Any
 
 import numpy as np
 import openmm
+from openmm import app
 
 import harness
 import peptidyn as ptd
 from molecules import constrained_system, context, positions_of, relax
+from peptidyn.analysis.exchange_frames import exchange_frames
 from peptidyn.core.files import write_text
 from peptidyn.core.progress import Progress
 from peptidyn.engine.systems import make_system
 from peptidyn.runs.presets import PRESETS
+from peptidyn.sampling.exchange import count_round_trips
 from sampling_report import REFERENCE, STARTS, distances, draw, judge, mark, ramachandran, tables
 
 HYDROGEN = 3.0
@@ -87,6 +96,8 @@ class Molecule:
     properties: dict[str, str] = field(default_factory=dict)
     temperature: float = 300.0
     caps: bool = True
+    replicas: int = 4
+    """Of replica exchange."""
 
 
 @dataclass(frozen=True)
@@ -103,6 +114,7 @@ class Method:
     geometry: str = "helix"
     timestep: float | None = None
     preset: str = ""
+    exchange: bool = False
 
     @property
     def samples(self) -> str:
@@ -115,7 +127,7 @@ class Method:
 MOLECULES = {
     "capped alanine": Molecule("A", 6, 1500, "Reference"),
     "capped Ala3": Molecule("AAA", 4, 600, "Reference"),
-    "capped Ala10": Molecule("A" * 10, 4, 600, "CPU", {"Threads": "1"}),
+    "capped Ala10": Molecule("A" * 10, 4, 600, "CPU", {"Threads": "1"}, replicas=6),
     "capped Ala10 at 450 K": Molecule("A" * 10, 4, 600, "CPU", {"Threads": "1"}, 450.0),
     "chignolin at 450 K": Molecule("GYDPETGTWG", 4, 600, "CPU", {"Threads": "1"}, 450.0, caps=False),
 }
@@ -123,6 +135,7 @@ MOLECULES = {
 HARD, OPEN = "phi psi chi", "phi psi chi omega angles"
 HOT = {"capped Ala10 at 450 K": 200_000, "chignolin at 450 K": 100_000}
 LANGEVIN = {"capped alanine": 150_000, "capped Ala3": 150_000, **HOT}
+EXCHANGE = {"capped Ala3": 200_000, "capped Ala10": 300_000}
 ALL = {"capped alanine": 600_000, "capped Ala3": 600_000, "capped Ala10": 60_000}
 METHODS = {
     REFERENCE: Method({**ALL, "capped Ala10 at 450 K": 500_000, "chignolin at 450 K": 250_000}),
@@ -130,6 +143,11 @@ METHODS = {
     "angles, Langevin 24 fs": Method(LANGEVIN, OPEN, timestep=0.024, preset="angles"),
     "heavy, Langevin 24 fs": Method(LANGEVIN, "heavy", timestep=0.024, preset="heavy"),
     "flexible, Langevin 24 fs": Method(LANGEVIN, "all", timestep=0.024, preset="flexible"),
+    f"{REFERENCE}, exchange": Method(EXCHANGE, exchange=True),
+    "torsions, Langevin 8 fs, exchange": Method(EXCHANGE, HARD, timestep=0.008, preset="torsions", exchange=True),
+    "angles, Langevin 24 fs, exchange": Method(EXCHANGE, OPEN, timestep=0.024, preset="angles", exchange=True),
+    "heavy, Langevin 24 fs, exchange": Method(EXCHANGE, "heavy", timestep=0.024, preset="heavy", exchange=True),
+    "flexible, Langevin 24 fs, exchange": Method(EXCHANGE, "all", timestep=0.024, preset="flexible", exchange=True),
     "torsions, HMC": Method({"capped alanine": 150_000, "capped Ala10": 30_000}, HARD, preset="torsions"),
     "torsions, HMC, geometry of PPII": Method(
         {"capped alanine": 150_000}, HARD, geometry="polyproline II", preset="torsions"
@@ -140,6 +158,9 @@ METHODS = {
         {"capped alanine": 120_000, "capped Ala10": 30_000}, HARD, HYDROGEN, cartesian=True
     ),
 }
+
+HIGHEST, INTERVAL = 500.0, 100
+"""Highest temperature (K) of replica exchange, and its time steps between exchanges."""
 
 LONG = 10
 """The long reference has this many times the evaluations of all chains of the reference together."""
@@ -230,6 +251,68 @@ def run_langevin(prepared: Prepared, method: Method, start: str, calls: int, see
         seconds += time.process_time() - begin
         angles[i] = dihedrals(positions_of(place)[None], prepared.backbone)[0]
     return {"angles": angles, "calls": count * RECORD, "seconds": seconds, "accepted": [], "proposed": []}
+
+
+def run_exchange(prepared: Prepared, method: Method, start: str, calls: int, seed: int) -> dict[str, Any]:
+    """Run replica exchange of Langevin dynamics, and return its frames at the lowest temperature."""
+    molecule = prepared.molecule
+    temperatures = ptd.geometric_temperatures(molecule.temperature, HIGHEST, molecule.replicas)
+    iterations = max(8, calls // (INTERVAL * molecule.replicas))
+    run = _exchange_frames if method.soft else _openmm_frames
+    begin = time.process_time()
+    positions, walk = run(prepared, method, prepared.start(method.geometry, start), temperatures, iterations, seed)
+    seconds = time.process_time() - begin
+    late = positions[math.ceil(DISCARD * iterations) :]
+    part = len(late) / iterations
+    total = iterations * molecule.replicas * (INTERVAL + 1)  # one more for the energy
+    angles = dihedrals(late.astype(np.float64), prepared.backbone).astype(np.float32)
+    trips = count_round_trips(walk, molecule.replicas)
+    return {"angles": angles, "calls": int(part * total), "seconds": part * seconds, "accepted": [], "proposed": [],
+            "trips": trips}  # fmt: skip
+
+
+def _exchange_frames(
+    prepared: Prepared, method: Method, start: np.ndarray, temperatures: np.ndarray, iterations: int, seed: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return positions (n, n_atoms, 3) at the lowest temperature of peptidyn's replica exchange, and all levels."""
+    with (
+        tempfile.TemporaryDirectory() as place,
+        ptd.ReplicaExchange(
+            ptd.build_tree(prepared.structure(method.geometry), method.soft), prepared.system, temperatures,
+            moves=[ptd.TorsionalLangevin(method.timestep, INTERVAL, friction=1.0)], sweeps=1,
+            metric=PRESETS[method.preset].metric, positions=start, platform=prepared.molecule.platform,
+            properties=prepared.molecule.properties, seed=seed, folder=Path(place) / "run", topology=prepared.topology,
+        ) as run,
+    ):  # fmt: skip
+        run.run(iterations)
+        return exchange_frames(Path(place) / "run", 0).xyz, run.walk
+
+
+def _openmm_frames(
+    prepared: Prepared, method: Method, start: np.ndarray, temperatures: np.ndarray, iterations: int, seed: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return positions (n, n_atoms, 3) at the lowest temperature of OpenMM's replica exchange, and all levels."""
+    system = constrained_system(prepared.topology, prepared.system, HYDROGEN)
+    integrator = openmm.LangevinMiddleIntegrator(temperatures[0], 1.0, 0.004)
+    integrator.setRandomNumberSeed(seed + 1)
+    platform = openmm.Platform.getPlatformByName(prepared.molecule.platform)
+    simulation = app.Simulation(prepared.topology, system, integrator, platform, prepared.molecule.properties)
+    simulation.context.setPositions(start)
+    simulation.context.applyConstraints(1e-6)
+    simulation.context.setVelocitiesToTemperature(temperatures[0], seed + 1)
+    random.seed(seed)
+    states = [{"temperature": T} for T in temperatures.tolist()]
+    sampler = app.ReplicaExchangeSampler(states, simulation, INTERVAL)
+    frames, walk = [], []
+
+    def keep(now: Any) -> None:
+        walk.append(list(now.replicaStateIndex))
+        lowest = now.replicaConformation[now.replicaStateIndex.index(0)]
+        frames.append(lowest.getPositions(asNumpy=True)._value)
+
+    sampler.reporters.append(keep)
+    sampler.simulate(iterations)
+    return np.array(frames), np.array(walk)
 
 
 def make_sampler(prepared: Prepared, method: Method, start: str, steps: list[float], seed: int) -> ptd.GibbsSampler:
@@ -395,6 +478,9 @@ def _rounds(
             mark(outcome)
             for label, method in methods.items():
                 outcome[label]["samples"] = method.samples
+                if method.exchange:
+                    outcome[label]["crossings_per_million"] = math.nan
+                    outcome[label]["crossings_relative"] = outcome[label]["crossings_cpu_relative"] = math.nan
                 if reference is not None:
                     outcome[label]["distance"] = distances(found[label], reference)
             yield {
@@ -426,7 +512,9 @@ def _run_pair(
     pair = []
     for i, start in enumerate(STARTS):
         run: Callable[[], dict[str, Any]]
-        if method.soft and method.timestep is None:
+        if method.exchange:
+            run = lambda: run_exchange(prepared, method, start, calls, seed + i)  # noqa: B023, E731
+        elif method.soft and method.timestep is None:
             run = lambda: run_sampler(prepared, method, start, steps, calls, seed + i)  # noqa: B023, E731
         else:
             run = lambda: run_langevin(prepared, method, start, calls, seed + i)  # noqa: B023, E731

@@ -107,6 +107,9 @@ def judge(chains: list[dict[str, Any]], step: list[float]) -> dict[str, Any]:
     report["independent_psi_by_start"] = [float(np.mean([v[1] for v in speeds[part]])) for part in by_start]
     report["alpha_by_start"] = [float(np.mean([p[0] for p in populations[part]])) for part in by_start]
     report["left_entries"] = entries
+    trips = [chain["trips"] for chain in chains if "trips" in chain]
+    if trips:
+        report["round_trips"] = float(np.mean(trips))
     report["r_hat"] = max(r_hat([one[k] for one in series]) for k in range(len(series[0])))
     report["calls"], report["cpu_us_per_call"] = int(calls), 1e6 * seconds / calls
     return report
@@ -176,7 +179,9 @@ def tables(report: Report) -> str:
                 ", ".join(f"{a:.3f}" for a in one["acceptance"]) or "-", phi, psi,
                 " / ".join(f"{v:.0f}" for v in one["independent_psi_by_start"]),
                 _ratio(method, one["independent_relative"][1], one["independent_relative_error"][1]),
-                _round(one["crossings_per_million"], one["crossings_error"]),
+                _round(one["crossings_per_million"], one["crossings_error"])
+                if math.isfinite(one["crossings_per_million"])
+                else "-",
                 _ratio(method, one["crossings_relative"], one["crossings_relative_error"]),
                 *(cell(v, 2) if math.isfinite(v) else "-" for v in (
                     one["independent_cpu_relative"][1], one["crossings_cpu_relative"],
@@ -191,6 +196,7 @@ def tables(report: Report) -> str:
                 " / ".join(f"{v:.2f}" for v in one["alpha_by_start"]), cell(one["r_hat"], 2),
                 one["verdict"] if one["verdict"] in ("agrees", "reference") else f"**{one['verdict']}**", left,
                 one["left_entries"], _round(one["helix"], one["helix_error"], 3) if "helix" in one else "-",
+                f"{one['round_trips']:.1f}" if "round_trips" in one else "-",
             ])  # fmt: skip
         parts += [
             f"{name}, {molecule['temperature_K']:g} K, {molecule['chains']} chains, {molecule['platform']} platform:",
@@ -216,7 +222,8 @@ SPEED_HEAD = (
     "ψ per CPU s, relative; crossings per CPU s, relative"
 )
 PEOPLE_HEAD = (
-    "method; samples; evaluations in a chain; CPU µs each; α; β, PPII; α by start; R-hat; α and β; left; entries; helix"
+    "method; samples; evaluations in a chain; CPU µs each; α; β, PPII; α by start; R-hat; α and β; left; entries; "
+    "helix; round trips"
 )
 
 

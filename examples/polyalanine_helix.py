@@ -1,7 +1,7 @@
 """Helix-coil transition of polyalanine: replica exchange from helix and from strand, analysed by MBAR.
 
     python examples/polyalanine_helix.py [--lengths 5,10,15,20] [--preset flexible] [--iterations 2000] [--workers 2]
-        [--scheduler ADDRESS] [--folder helix-coil] [--fixman] [--quick] [-o polyalanine_helix.png]
+        [--scheduler ADDRESS] [--engine both] [--folder helix-coil] [--fixman] [--quick] [-o polyalanine_helix.png]
 
 Capped Ala_n in implicit solvent (amber14, OBC2). For every length a short pilot chooses temperatures, so that 30% of
 the exchanges between neighbours are accepted. Then two runs follow, one in which all replicas start as helix and one in
@@ -10,18 +10,24 @@ the picture have, against temperature and from all frames of both runs together:
 bonds, radius of gyration, and the weights w and v of Lifson and Roig. Whether the two starts agree is said beside them:
 their difference in standard errors, R-hat, and round trips of the replicas.
 
+`--engine openmm` makes the same two runs with OpenMM alone: its ReplicaExchangeSampler and LangevinMiddleIntegrator at
+4 fs, bonds of hydrogens constrained, hydrogens of 3 Da, the same temperatures and as many steps between exchanges, so
+as many energy calls. `--engine both` makes all four, and compares.
+
 `--preset torsions` is the rigid model; with `--fixman` its curves without the Fixman potential, by weights of the same
 frames, stand beside those with it. Everything is kept in the folder: the same command goes on where it was stopped, and
 `--iterations` makes runs longer.
 """
 
 import argparse
+import random
 from dataclasses import dataclass
 from pathlib import Path
 
 import mdtraj
 import numpy as np
 import openmm
+from openmm import app, unit
 
 import peptidyn as ptd
 from peptidyn.analysis.estimates import with_error
@@ -30,16 +36,21 @@ from peptidyn.analysis.melting import Curve, heat_capacity, melting_curve, melti
 from peptidyn.analysis.observables import helical_residues
 from peptidyn.analysis.plots import new_figure, save_figure
 from peptidyn.core.errors import ArgumentError
+from peptidyn.core.progress import Progress
 from peptidyn.core.statistics import r_hat
 from peptidyn.core.units import BOLTZMANN
 from peptidyn.io.quiet import quiet_readers
 from peptidyn.runs.presets import PRESETS
 from peptidyn.sampling.backends import connect
+from peptidyn.sampling.exchange import count_round_trips
 from peptidyn.sampling.ladders import choose_temperatures
 
 STARTS = {"helix": (-57.0, -47.0), "strand": (-120.0, 130.0)}
 STEPS = 50
 """Time steps of a trajectory; a sweep of a replica."""
+
+PIECE = 50
+"""Exchanges of an OpenMM run that are kept in one file."""
 
 COLUMNS = ("helix content", "hydrogen bonds", "radius of gyration (nm)", "n_w", "n_v")
 
@@ -50,6 +61,8 @@ class Settings:
 
     folder: Path
     preset: str
+    timestep: float
+    """fs, up to 300 K."""
     tmin: float
     tmax: float
     iterations: int
@@ -59,24 +72,35 @@ class Settings:
     sweeps: int = 2
 
 
-def make_run(n: int, start: str, temperatures: np.ndarray, folder: Path, settings: Settings) -> ptd.ReplicaExchange:
-    """Return replica exchange of capped Ala_n in a folder, new or continued, with all replicas in one start."""
-    preset = PRESETS[settings.preset]
+def prepare(n: int, start: str) -> tuple[app.Topology, openmm.System, ptd.Structure, np.ndarray]:
+    """Return topology, System and relaxed helix of capped Ala_n, and positions of a start.
+
+    Both starts have the bond lengths and angles of the relaxed helix, and differ by phi and psi.
+    """
     structures = {name: ptd.build_peptide("A" * n, phi=phi, psi=psi) for name, (phi, psi) in STARTS.items()}
     topology = structures["helix"].topology
     system = ptd.make_system(topology, solvent="obc2")
     helix = ptd.Structure.from_openmm(topology, system, relaxed(system, structures["helix"].positions))
-    tree = ptd.build_tree(helix, soft=preset.soft)
-    # both starts have the bond lengths and angles of the relaxed helix, and differ by phi and psi
     backbone = ptd.build_tree(helix, soft="phi psi")
     torsions = ptd.build_tree(structures[start], soft="phi psi").reference.torsions
-    resume = (folder / "checkpoint.npz").exists()
+    return topology, system, helix, backbone.positions(backbone.reference.replace(torsions=torsions))
+
+
+def seed_of(n: int, start: str) -> int:
+    """Return the seed of a run: starts have different random numbers."""
+    return 100 * n + list(STARTS).index(start)
+
+
+def make_run(n: int, start: str, temperatures: np.ndarray, folder: Path, settings: Settings) -> ptd.ReplicaExchange:
+    """Return replica exchange of capped Ala_n in a folder, new or continued, with all replicas in one start."""
+    preset = PRESETS[settings.preset]
+    topology, system, helix, positions = prepare(n, start)
     return ptd.ReplicaExchange(
-        tree, system, temperatures,
-        moves=[ptd.TorsionalLangevin(1e-3 * preset.langevin, STEPS, friction=1.0)],
-        sweeps=settings.sweeps, metric=preset.metric, platform="CPU", properties={"Threads": "1"}, seed=n,
-        positions=backbone.positions(backbone.reference.replace(torsions=torsions)),
-        backend=settings.backend, workers=settings.workers, folder=folder, topology=topology, resume=resume,
+        ptd.build_tree(helix, soft=preset.soft), system, temperatures,
+        moves=[ptd.TorsionalLangevin(1e-3 * settings.timestep, STEPS, friction=1.0)],
+        sweeps=settings.sweeps, metric=preset.metric, platform="CPU", properties={"Threads": "1"},
+        seed=seed_of(n, start), positions=positions, backend=settings.backend, workers=settings.workers, folder=folder,
+        topology=topology, resume=(folder / "checkpoint.npz").exists(),
     )  # fmt: skip
 
 
@@ -123,21 +147,121 @@ def run_one(n: int, start: str, temperatures: np.ndarray, settings: Settings) ->
     folder = settings.folder / f"ala{n}-{start}"
     with make_run(n, start, temperatures, folder, settings) as run:
         run.run(settings.iterations, progress=True)
-        count = len(temperatures)
         values, rows = [], []
-        for r in range(count):
+        for r in range(len(temperatures)):
             with quiet_readers():
                 frames = mdtraj.load(str(folder / f"replica-{r:02d}/trajectory.dcd"), top=str(folder / "topology.pdb"))
             values.append(measure(frames))
             rows.append(run.frames_of(r)[0])
-        acceptance, trips = run.acceptance, run.round_trips
         calls, dropped = int(run.move_counts[..., 2].sum()), 1.0 - float(np.nanmean(run.move_acceptance))
-    every, kept = np.concatenate(rows), np.concatenate(values)
-    order = np.lexsort((every["iteration"], every["level"]))  # by level, then by time
-    every, kept = every[order].reshape(count, -1), kept[order].reshape(count, -1, len(COLUMNS))
-    late = slice(every.shape[1] // 5, None)
+        every, shape = np.concatenate(rows), (len(temperatures), run.frames)
+    order = np.lexsort((every["iteration"], every["level"])).reshape(shape)  # by level, then by time
+    every, kept, late = every[order], np.concatenate(values)[order], slice(shape[1] // 5, None)
     metric = every["fixman"] / (BOLTZMANN * every["temperature"])
-    return Outcome(kept[:, late], every["potential"][:, late], metric[:, late], acceptance, trips, calls, dropped)
+    return Outcome(
+        kept[:, late], every["potential"][:, late], metric[:, late], run.acceptance, run.round_trips, calls, dropped
+    )
+
+
+# ---------------------------------------------------------------------------- the same with OpenMM alone
+
+
+def constrained(topology: app.Topology, system: openmm.System, hydrogen_mass: float = 3.0) -> openmm.System:
+    """Return a System with constrained bonds of hydrogens, to which their atoms give mass (Da): OpenMM at 4 fs."""
+    made = openmm.XmlSerializer.clone(system)
+    hydrogen = {atom.index for atom in topology.atoms() if atom.element.symbol == "H"}
+    (bonds,) = (force for force in made.getForces() if isinstance(force, openmm.HarmonicBondForce))
+    for i in range(bonds.getNumBonds()):
+        a, b, length, _ = bonds.getBondParameters(i)
+        if {a, b} & hydrogen:
+            bonds.setBondParameters(i, a, b, length, 0.0)
+            made.addConstraint(a, b, length)
+            light, heavy = (a, b) if a in hydrogen else (b, a)
+            moved = hydrogen_mass - made.getParticleMass(light)._value
+            made.setParticleMass(light, hydrogen_mass)
+            made.setParticleMass(heavy, made.getParticleMass(heavy)._value - moved)
+    return made
+
+
+def make_sampler(n: int, start: str, temperatures: np.ndarray, settings: Settings) -> app.ReplicaExchangeSampler:
+    """Return OpenMM's replica exchange with all replicas in one start."""
+    topology, system, _, positions = prepare(n, start)
+    integrator = openmm.LangevinMiddleIntegrator(temperatures[0], 1.0, 0.004)
+    platform = openmm.Platform.getPlatformByName("CPU")
+    simulation = app.Simulation(topology, constrained(topology, system), integrator, platform, {"Threads": "1"})
+    simulation.context.setPositions(positions)
+    simulation.context.applyConstraints(1e-6)
+    simulation.context.setVelocitiesToTemperature(temperatures[0], seed_of(n, start))
+    states = [{"temperature": T} for T in temperatures.tolist()]
+    return app.ReplicaExchangeSampler(states, simulation, settings.sweeps * STEPS)
+
+
+def run_openmm(n: int, start: str, temperatures: np.ndarray, settings: Settings) -> Outcome:
+    """Run, or continue, one start with OpenMM, in pieces that are files, and measure its frames."""
+    folder, count = settings.folder.parent / "openmm" / f"ala{n}-{start}", len(temperatures)
+    folder.mkdir(parents=True, exist_ok=True)
+    sampler = make_sampler(n, start, temperatures, settings)
+    files = sorted(folder.glob("piece-*.npz"))
+    if files:
+        with np.load(files[-1]) as last:
+            sampler.replicaConformation = [openmm.XmlSerializer.deserialize(str(text)) for text in last["states"]]
+            sampler.replicaStateIndex = last["next"].tolist()
+            sampler._previousReplicaStateIndex = last["walk"][-1].tolist()
+    done = len(files) * PIECE
+    with Progress(max(0, settings.iterations - done), f"OpenMM, Ala{n} from {start}", "iterations") as bar:
+        while done < settings.iterations:
+            files.append(_make_piece(sampler, folder, len(files), seed_of(n, start)))
+            done += PIECE
+            bar.advance(PIECE)
+    topology = mdtraj.Topology.from_openmm(sampler.simulation.topology)
+    pieces = [_read_piece(file, topology) for file in files]
+    values, energies, walk = (np.concatenate(part) for part in zip(*pieces, strict=True))
+    calls = done * count * (sampler.stepsPerIteration + 1)  # one more for the energy
+    order = np.argsort(walk, axis=1)  # (iterations, levels): the replica at every level
+    values = np.take_along_axis(values, order[..., None], axis=1).transpose(1, 0, 2)
+    energies = np.take_along_axis(energies, order, axis=1).T
+    late = slice(done // 5, None)
+    step = np.diff(1.0 / (BOLTZMANN * temperatures))[:, None] * np.diff(energies, axis=0)
+    accepted = np.exp(np.minimum(0.0, step[:, late])).mean(axis=1)
+    return Outcome(
+        values[:, late], energies[:, late], np.zeros_like(energies[:, late]), accepted, count_round_trips(walk, count),
+        calls, 0.0,
+    )  # fmt: skip
+
+
+def _make_piece(sampler: app.ReplicaExchangeSampler, folder: Path, number: int, seed: int) -> Path:
+    """Make `PIECE` exchanges and write their frames, energies and levels, with all that is needed to go on."""
+    positions, energies, walk = [], [], []
+
+    def keep(now: app.ReplicaExchangeSampler) -> None:
+        positions.append([state.getPositions(asNumpy=True)._value for state in now.replicaConformation])
+        energies.append([one[0] for one in now.replicaStateEnergy.value_in_unit(unit.kilojoules_per_mole)])
+        walk.append(list(now.replicaStateIndex))
+
+    # an integrator takes a new seed in a new Context only; its state is a part of this one's noise
+    random.seed(f"{seed} {number}")
+    sampler.simulation.integrator.setRandomNumberSeed(1 + random.randrange(2**31 - 2))
+    sampler.simulation.context.reinitialize()
+    sampler.reporters = [keep]
+    sampler.simulate(PIECE)
+    file = folder / f"piece-{number:05d}.npz"
+    partial = file.with_suffix(".partial")
+    states = [openmm.XmlSerializer.serialize(state) for state in sampler.replicaConformation]
+    with partial.open("wb") as stream:
+        np.savez(stream, positions=np.array(positions, np.float32), energies=np.array(energies), walk=np.array(walk),
+                 states=states, next=sampler.replicaStateIndex)  # fmt: skip
+    return partial.replace(file)
+
+
+def _read_piece(file: Path, topology: mdtraj.Topology) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return what was measured (iterations, replicas, 5), energies and levels (iterations, replicas)."""
+    with np.load(file) as piece:
+        x, energies, walk = piece["positions"], piece["energies"], piece["walk"]
+    frames = mdtraj.Trajectory(x.reshape(-1, *x.shape[2:]), topology)
+    return measure(frames).reshape(*x.shape[:2], len(COLUMNS)), energies, walk
+
+
+# ---------------------------------------------------------------------------- results
 
 
 def measure(frames: mdtraj.Trajectory) -> np.ndarray:
@@ -163,89 +287,148 @@ def lifson_roig(n: int, curve: Curve) -> tuple[np.ndarray, np.ndarray]:
     return curve.derived(weights)
 
 
-def report(n: int, temperatures: np.ndarray, runs: dict[str, Outcome], fixman: bool) -> dict[str, object]:
-    """Print the table of one length; return its curves for the picture."""
+@dataclass
+class Study:
+    """Curves of one length, from all frames of both starts and of each alone."""
+
+    n: int
+    temperatures: np.ndarray
+    runs: dict[str, Outcome]
+    starts: dict[str, Curve]
+    curve: Curve
+    """Of `COLUMNS`, at the temperatures of the replicas."""
+    fine: Curve
+    heat: Curve
+    fit: np.ndarray
+    fit_error: np.ndarray
+    without: Curve | None = None
+    """Without the Fixman potential."""
+
+    @property
+    def apart(self) -> np.ndarray:
+        """Difference of the helix contents of both starts, in standard errors."""
+        return apart(*(curve for curve in self.starts.values()))
+
+    @property
+    def mixing(self) -> list[float]:
+        """R-hat of the helix content at every temperature."""
+        return [r_hat([run.values[k, :, 0] for run in self.runs.values()]) for k in range(len(self.temperatures))]
+
+
+def apart(a: Curve, b: Curve) -> np.ndarray:
+    """Return the difference of two helix contents at every temperature, in standard errors."""
+    return np.abs(a.mean[:, 0] - b.mean[:, 0]) / np.hypot(a.error[:, 0], b.error[:, 0])
+
+
+def analyse(n: int, temperatures: np.ndarray, runs: dict[str, Outcome], fixman: bool) -> Study:
+    """Return the curves of one length."""
     length = min(run.energies.shape[1] for run in runs.values())
-    both = [np.concatenate([getattr(run, name)[:, -length:] for run in runs.values()], axis=1)
-            for name in ("values", "energies", "log_weights")]  # fmt: skip
-    values, energies, log_weights = both
-    options = {"blocks": 2 * min(10, length // 2)}
-    grid = np.linspace(temperatures[0], temperatures[-1], 41)
-    at = {name: melting_curve(run.values, run.energies, temperatures, temperatures, blocks=min(10, length // 2))
-          for name, run in runs.items()}  # fmt: skip
+    values, energies, log_weights = (
+        np.concatenate([getattr(run, name)[:, -length:] for run in runs.values()], axis=1)
+        for name in ("values", "energies", "log_weights")
+    )
+    grid, options = np.linspace(temperatures[0], temperatures[-1], 41), {"runs": len(runs)}
+    starts = {name: melting_curve(r.values, r.energies, temperatures, temperatures) for name, r in runs.items()}
     curve = melting_curve(values, energies, temperatures, temperatures, **options)
     fine = melting_curve(values, energies, temperatures, grid, **options)
     heat = heat_capacity(energies, temperatures, grid, **options)
-    fit, fit_error = lifson_roig(n, curve)
-    half = Curve(fine.temperatures, fine.mean[:, 0], fine.error[:, 0], fine.replicates[..., 0])
-    melting, melting_error = melting_temperature(half)
-    peak, peak_error = heat.derived(lambda c: grid[np.argmax(c)])
-    difference = at["helix"].mean[:, 0] - at["strand"].mean[:, 0]
-    apart = np.abs(difference) / np.hypot(at["helix"].error[:, 0], at["strand"].error[:, 0])
-    mixing = [r_hat([run.values[k, :, 0] for run in runs.values()]) for k in range(len(temperatures))]
-    print(f"\nAla{n}: {length} frames per temperature and start; energy calls: "
+    study = Study(n, temperatures, runs, starts, curve, fine, heat, *lifson_roig(n, curve))
+    if fixman:
+        study.without = melting_curve(values, energies, temperatures, grid, log_weights=log_weights, **options)
+    return study
+
+
+def report(study: Study, engine: str) -> None:
+    """Print the table of one length."""
+    runs, curve, spread = study.runs, study.curve, study.apart
+    length = min(run.energies.shape[1] for run in runs.values())
+    print(f"\nAla{study.n}, {engine}: {length} frames per temperature and start; energy calls: "
           + ", ".join(f"{run.calls:,} from {name}" for name, run in runs.items()))  # fmt: skip
     print("  T (K)  helix      from helix  from strand  apart  R-hat  direct     H bonds    Rg (nm)     w          v")
-    for k, T in enumerate(temperatures):
-        w, v = np.exp(fit[k])
-        direct = values[k, :, 0].mean()
+    for k, T in enumerate(study.temperatures):
+        w, v = np.exp(study.fit[k])
+        direct = np.mean([run.values[k, :, 0].mean() for run in runs.values()])
         cells = [with_error(curve.mean[k, i], curve.error[k, i]) for i in range(3)]
-        starts = [with_error(one.mean[k, 0], one.error[k, 0]) for one in at.values()]
-        weights = [with_error(w, w * fit_error[k, 0]), with_error(v, v * fit_error[k, 1])]
-        print(f"  {T:5.1f}  {cells[0]:<9}  {starts[0]:<10}  {starts[1]:<11}  {apart[k]:5.1f}  {mixing[k]:5.2f}  "
+        starts = [with_error(one.mean[k, 0], one.error[k, 0]) for one in study.starts.values()]
+        weights = [with_error(w, w * study.fit_error[k, 0]), with_error(v, v * study.fit_error[k, 1])]
+        print(f"  {T:5.1f}  {cells[0]:<9}  {starts[0]:<10}  {starts[1]:<11}  {spread[k]:5.1f}  {study.mixing[k]:5.2f}  "
               f"{direct:<9.3f}  {cells[1]:<9}  {cells[2]:<10}  {weights[0]:<9}  {weights[1]}")  # fmt: skip
     for name, run in runs.items():
         rates = " ".join(f"{rate:.2f}" for rate in run.acceptance)
         trips = f"round trips per replica {run.round_trips.mean():.1f} (least {run.round_trips.min()})"
-        print(f"  from {name}: exchanges accepted {rates}; {trips}; {run.dropped:.2%} of trajectories dropped")
+        one = study.starts[name]
+        print(f"  from {name}: exchanges accepted {rates}; {trips}; {run.dropped:.2%} of trajectories dropped; "
+              f"{one.inefficiency:.0f} exchanges count as one, blocks of {length // len(one.replicates)}")  # fmt: skip
+    report_middle(study)
+    agree = bool((spread < 2).all() and max(study.mixing) < 1.1)
+    print(f"  the starts {'agree' if agree else 'do not agree'}: largest difference {spread.max():.1f} standard "
+          f"errors, R-hat {max(study.mixing):.2f}")  # fmt: skip
+
+
+def report_middle(study: Study) -> None:
+    """Print where half of the helix is left, where the heat capacity is largest, and what the Fixman potential does."""
+    fine, grid = study.fine, study.fine.temperatures
+    half = Curve(grid, fine.mean[:, 0], fine.error[:, 0], fine.replicates[..., 0])
+    melting, melting_error = melting_temperature(half)
+    peak, peak_error = study.heat.derived(lambda c: grid[np.argmax(c)])
     middle = f"0.5 at {with_error(melting, melting_error)} K" if np.isfinite(melting) else "nowhere 0.5"
     edge = peak in (grid[0], grid[-1])
     largest = "has no maximum between the ends" if edge else f"is largest at {with_error(peak, peak_error)} K"
     print(f"  helix content is {middle}; heat capacity {largest}")
-    agree = bool((apart < 2).all() and max(mixing) < 1.1)
-    print(f"  the starts {'agree' if agree else 'do not agree'}: largest difference {apart.max():.1f} standard errors, "
-          f"R-hat {max(mixing):.2f}")  # fmt: skip
-    found = {"n": n, "temperatures": temperatures, "starts": at, "fine": fine, "heat": heat, "curve": curve,
-             "fit": fit, "fit_error": fit_error, "trips": {name: run.round_trips for name, run in runs.items()},
-             "series": {name: run.values[0, :, 0] for name, run in runs.items()}}  # fmt: skip
-    if fixman:
-        without = melting_curve(values, energies, temperatures, grid, log_weights=log_weights, **options)
-        found["without"] = without
-        change = without.mean[:, 0] - fine.mean[:, 0]
+    if study.without is not None:
+        change = study.without.mean[:, 0] - fine.mean[:, 0]
         place = int(np.abs(change).argmax())
         print(f"  without U_F helix content changes by {change[place]:+.3f} at most, at {grid[place]:.0f} K")
-    return found
 
 
-def draw(studies: list[dict], preset: str, path: str) -> None:
-    """Draw curves of all lengths, and how they converged."""
+def compare(ours: Study, theirs: Study) -> None:
+    """Print the helix content of peptidyn beside that of OpenMM."""
+    print(f"\nAla{ours.n}, helix content:\n  T (K)  peptidyn   OpenMM     apart")
+    spread = apart(ours.curve, theirs.curve)
+    for k, T in enumerate(ours.temperatures):
+        cells = [with_error(one.curve.mean[k, 0], one.curve.error[k, 0]) for one in (ours, theirs)]
+        print(f"  {T:5.1f}  {cells[0]:<9}  {cells[1]:<9}  {spread[k]:5.1f}")
+    calls = [sum(run.calls for run in one.runs.values()) for one in (ours, theirs)]
+    trips = [np.mean([run.round_trips.mean() for run in one.runs.values()]) for one in (ours, theirs)]
+    ratio = float(np.median((theirs.curve.error[:, 0] / ours.curve.error[:, 0]) ** 2)) * calls[1] / calls[0]
+    print(f"  energy calls {calls[0]:,} and {calls[1]:,}; round trips per replica {trips[0]:.1f} and {trips[1]:.1f}; "
+          f"calls for the same error, relative to peptidyn: {ratio:.1f}")  # fmt: skip
+
+
+def draw(studies: list[Study], openmm_curves: dict[int, Curve], title: str, path: str) -> None:
+    """Draw curves of all lengths, and how they converged; those of OpenMM by length, if there are any, beside them."""
     figure, axes = new_figure(2, 3, figsize=(13.5, 7.6))
     looks = zip(studies, ("#1f4e79", "#c8781e", "#5c8a5c", "#8a3c5c"), strict=False)
     for study, colour in looks:
-        label, T, fine = f"Ala$_{{{study['n']}}}$", study["temperatures"], study["fine"]
+        label, T, fine = f"Ala$_{{{study.n}}}$", study.temperatures, study.fine
         grid = fine.temperatures
         for place, column in ((axes[0, 0], 0), (axes[0, 2], 1), (axes[1, 0], 2)):
             place.plot(grid, fine.mean[:, column], color=colour, label=label)
             low, high = (fine.mean[:, column] + sign * fine.error[:, column] for sign in (-1, 1))
             place.fill_between(grid, low, high, color=colour, alpha=0.2, linewidth=0)
-        for (name, one), mark in zip(study["starts"].items(), ("^", "v"), strict=True):
+        for (name, one), mark in zip(study.starts.items(), ("^", "v"), strict=True):
             axes[0, 0].errorbar(T, one.mean[:, 0], one.error[:, 0], fmt=mark, color=colour, capsize=2, markersize=4,
                                 label=f"from {name}" if study is studies[0] else None)  # fmt: skip
-            running = np.cumsum(study["series"][name]) / np.arange(1, len(study["series"][name]) + 1)
+            series, trips = study.runs[name].values[0, :, 0], study.runs[name].round_trips.sum()
+            running = np.cumsum(series) / np.arange(1, len(series) + 1)
             axes[1, 2].plot(running, "-" if name == "helix" else "--", color=colour,
-                            label=f"{label} from {name}, {study['trips'][name].sum()} round trips")  # fmt: skip
-        if "without" in study:
-            axes[0, 0].plot(grid, study["without"].mean[:, 0], ":", color=colour, label=f"{label} without U$_F$")
-        heat = study["heat"]
+                            label=f"{label} from {name}, {trips} round trips")  # fmt: skip
+        if study.n in openmm_curves:
+            theirs = openmm_curves[study.n]
+            axes[0, 0].errorbar(theirs.temperatures, theirs.mean[:, 0], theirs.error[:, 0], fmt="o", color=colour,
+                                mfc="white", capsize=2, markersize=5, label=f"{label}, OpenMM")  # fmt: skip
+        if study.without is not None:
+            axes[0, 0].plot(grid, study.without.mean[:, 0], ":", color=colour, label=f"{label} without U$_F$")
+        heat = study.heat
         axes[0, 1].plot(grid, heat.mean, color=colour, label=label)
         axes[0, 1].fill_between(
             grid, heat.mean - heat.error, heat.mean + heat.error, color=colour, alpha=0.2, linewidth=0
         )
         for column, look in ((0, "o"), (1, "s")):
-            fit, error = study["fit"][:, column], study["fit_error"][:, column]
+            fit, error = study.fit[:, column], study.fit_error[:, column]
             axes[1, 1].errorbar(1000 / T, fit, error, fmt=look, color=colour, capsize=2, markersize=4,
                                 label=f"{label}: ln {'wv'[column]}")  # fmt: skip
-    axes[0, 0].set(xlabel="temperature (K)", ylabel="helix content", ylim=(-0.02, 1.02), title=f"preset {preset}")
+    axes[0, 0].set(xlabel="temperature (K)", ylabel="helix content", ylim=(-0.02, 1.02), title=title)
     axes[0, 1].set(xlabel="temperature (K)", ylabel="heat capacity of V (kJ/mol/K)")
     axes[0, 2].set(xlabel="temperature (K)", ylabel="hydrogen bonds")
     axes[1, 0].set(xlabel="temperature (K)", ylabel="radius of gyration (nm)")
@@ -262,7 +445,9 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--preset", default="flexible", choices=list(PRESETS))
     parser.add_argument("--tmin", type=float, default=280.0)
     parser.add_argument("--tmax", type=float, default=500.0)
+    parser.add_argument("--timestep", type=float, help="fs, up to 300 K (default: that of the preset)")
     parser.add_argument("--iterations", type=int, default=2000, help="exchanges of every run, 100 time steps apart")
+    parser.add_argument("--engine", default="peptidyn", choices=["peptidyn", "openmm", "both"])
     parser.add_argument("--pilot", type=int, default=100, help="exchanges of the run that temperatures are chosen from")
     parser.add_argument("--workers", type=int, help="processes (default: one per core)")
     parser.add_argument("--scheduler", metavar="ADDRESS", help="of dask; its workers are used")
@@ -275,19 +460,29 @@ def main(arguments: list[str] | None = None) -> None:
         parser.error("--fixman compares rigid models; give --preset torsions")
     lengths = [int(n) for n in options.lengths.split(",")]
     backend = connect(options.scheduler) if options.scheduler else "processes" if options.workers != 1 else "serial"
+    timestep = options.timestep or PRESETS[options.preset].langevin
     settings = Settings(
-        options.folder / options.preset, options.preset, options.tmin, options.tmax, options.iterations,
+        options.folder / options.preset, options.preset, timestep, options.tmin, options.tmax, options.iterations,
         options.pilot, backend, options.workers,
     )  # fmt: skip
     if options.quick:
-        lengths, settings.iterations, settings.sweeps, settings.pilot, settings.backend = [4], 25, 1, 12, "serial"
+        lengths, settings.iterations, settings.sweeps, settings.pilot, settings.backend = [4], 50, 1, 12, "serial"
+        options.engine = "both"
     settings.folder.mkdir(parents=True, exist_ok=True)
-    studies = []
+    engines = {"peptidyn": run_one, "openmm": run_openmm}
+    wanted = list(engines) if options.engine == "both" else [options.engine]
+    studies: dict[str, list[Study]] = {engine: [] for engine in wanted}
     for n in lengths:
         temperatures = find_temperatures(n, settings)
-        runs = {start: run_one(n, start, temperatures, settings) for start in STARTS}
-        studies.append(report(n, temperatures, runs, options.fixman))
-        draw(studies, options.preset, options.output)
+        for engine in wanted:
+            runs = {start: engines[engine](n, start, temperatures, settings) for start in STARTS}
+            studies[engine].append(analyse(n, temperatures, runs, options.fixman))
+            report(studies[engine][-1], engine)
+        if len(wanted) == 2:
+            compare(*(studies[engine][-1] for engine in wanted))
+        beside = {one.n: one.curve for one in studies["openmm"]} if len(wanted) == 2 else {}
+        title = "OpenMM" if options.engine == "openmm" else f"preset {options.preset}"
+        draw(studies[wanted[0]], beside, title, options.output)
     print(f"picture in {options.output}")
 
 

@@ -6,6 +6,7 @@ from itertools import product
 
 import numpy as np
 import pytest
+from scipy.signal import lfilter
 
 from peptidyn.analysis.helix_coil import LifsonRoig, count_weights, fit_lifson_roig
 from peptidyn.analysis.melting import Curve, heat_capacity, melting_curve, melting_temperature
@@ -59,9 +60,9 @@ def test_curves_and_their_errors():
     energy, capacity = [], []
     for _ in range(15):
         V = harmonic(rng, 200)
-        curve = melting_curve(V, V, T, at)
+        curve = melting_curve(V, V, T, at, blocks=10)
         energy.append((curve.mean - SHAPE * BOLTZMANN * at) / curve.error)
-        heat = heat_capacity(V, T, at)
+        heat = heat_capacity(V, T, at, blocks=10)
         capacity.append((heat.mean - SHAPE * BOLTZMANN) / heat.error)
     for scores in (energy, capacity):
         size = np.sqrt(np.mean(np.square(scores), axis=0))
@@ -91,7 +92,48 @@ def test_melting_refusals():
     with pytest.raises(ArgumentError, match="one row per temperature"):
         melting_curve(V[:2], V, T, T)
     with pytest.raises(ArgumentError, match="too few for 10 blocks"):
-        melting_curve(V, V, T, T)
+        melting_curve(V, V, T, T, blocks=10)
+    with pytest.raises(ArgumentError, match="3 runs of equal length"):
+        melting_curve(V, V, T, T, runs=3)
+
+
+def slow_series(rng, frames, memory):
+    """Values (3, frames) of unit variance that three temperatures share and remember: x_t = a x_(t-1) + noise."""
+    keep = np.exp(-1.0 / memory)
+    noise = rng.standard_normal(frames)
+    noise[1:] *= np.sqrt(1.0 - keep**2)
+    return np.tile(lfilter([1.0], [1.0, -keep], noise), (len(T), 1))
+
+
+def test_blocks_are_longer_than_what_frames_remember():
+    """Values that have nothing to do with energies: the error is sqrt(g / n) with g = (1 + a) / (1 - a).
+
+    It is 0.20 here. Ten blocks of 200 frames, for a memory of 100, see about 0.8 of it and blocks of 20 frames a third.
+    Errors that are found from 5 to 6 blocks have a spread of a third each; the root mean square of 40 is good to 6%.
+    """
+    rng, frames, memory = np.random.default_rng(4), 5000, 100.0
+    keep = np.exp(-1.0 / memory)
+    exact = np.sqrt((1.0 + keep) / (1.0 - keep) / frames)
+    found = {None: [], 250: []}
+    for _ in range(40):
+        x, V = slow_series(rng, frames, memory), harmonic(rng, frames)
+        for blocks, errors in found.items():
+            curve = melting_curve(x, V, T, T[1:2], blocks=blocks)
+            errors.append(curve.error[0])
+    size = {blocks: float(np.sqrt(np.mean(np.square(errors)))) for blocks, errors in found.items()}
+    assert size[None] == pytest.approx(exact, rel=0.25)
+    assert size[250] < 0.5 * exact
+
+
+def test_two_runs_that_disagree_have_the_error_of_two():
+    """Means -1 and 1 of two runs, with little noise: 2 n blocks of which half are -1, an error of 1 / sqrt(2 n - 1)."""
+    rng = np.random.default_rng(5)
+    V = np.concatenate([harmonic(rng, 400)] * 2, axis=1)
+    x = np.repeat([-1.0, 1.0], 400) + 1e-3 * rng.standard_normal((len(T), 800))
+    curve = melting_curve(x, V, T, T[1:2], blocks=4, runs=2)
+    assert curve.replicates.shape == (8, 1) and curve.mean[0] == pytest.approx(0.0, abs=0.01)
+    assert curve.error[0] == pytest.approx(1 / np.sqrt(7), rel=0.1)
+    assert curve.inefficiency < 3.0  # within runs; the jump between them is not correlation
 
 
 def test_r_hat():

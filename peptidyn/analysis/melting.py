@@ -2,7 +2,8 @@
 
 Frames of all temperatures are weighted by the multistate estimator MBAR (`peptidyn.sampling.mbar`). Errors are those of
 a jackknife over blocks of consecutive iterations, all temperatures together: free energies are solved anew without each
-block, so what replicas share by exchanging is counted.
+block, so what replicas share by exchanging is counted. Blocks are longer than what replicas remember: a conformation
+that lasts longer than a block would be counted as several.
 """
 
 from __future__ import annotations
@@ -14,8 +15,13 @@ from typing import Any
 import numpy as np
 
 from peptidyn.core.errors import ArgumentError
+from peptidyn.core.statistics import statistical_inefficiency
 from peptidyn.core.units import BOLTZMANN
 from peptidyn.sampling.mbar import temperature_weights
+
+FEWEST_BLOCKS, MOST_BLOCKS = 5, 20
+BLOCK = 3.0
+"""Length of a block of the jackknife, in statistical inefficiencies; with fewer than five such blocks five are made."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,12 +35,15 @@ class Curve:
     mean, error : (t, ...)
     replicates : (n_blocks, t, ...)
         The average without each block.
+    inefficiency : float
+        Iterations that count as one independent one, where that is most.
     """
 
     temperatures: np.ndarray
     mean: np.ndarray
     error: np.ndarray
     replicates: np.ndarray
+    inefficiency: float = np.nan
 
     def derived(self, function: Callable[[np.ndarray], Any]) -> tuple[Any, Any]:
         """Return ``function(mean)`` and its standard error, by the same jackknife."""
@@ -50,7 +59,8 @@ def melting_curve(
     at: np.ndarray,
     *,
     log_weights: np.ndarray | None = None,
-    blocks: int = 10,
+    blocks: int | None = None,
+    runs: int = 1,
 ) -> Curve:
     """Return the averages of `values` at temperatures `at`, from the frames of all sampled temperatures.
 
@@ -67,8 +77,11 @@ def melting_curve(
     log_weights : (n_levels, n_frames), optional
         Logarithms of weights of the frames, for averages over another distribution: ``U_F / kT`` gives those that the
         rigid model has without the Fixman potential.
-    blocks : int
-        Of the jackknife.
+    blocks : int, optional
+        Of the jackknife, in every run. By default they are three times as long as the statistical inefficiency, and
+        from 5 to 20.
+    runs : int
+        Independent runs of equal length whose frames follow one another.
     """
     x, V = np.asarray(values, dtype=np.float64), np.asarray(energies, dtype=np.float64)
     T, at = np.asarray(temperatures, dtype=np.float64), np.atleast_1d(np.asarray(at, dtype=np.float64))
@@ -78,25 +91,43 @@ def melting_curve(
             f"values, energies and log_weights have shapes {x.shape}, {V.shape} and {extra.shape}; expected "
             f"({len(T)}, n_frames) of all, one row per temperature"
         )
-    if V.shape[1] < 2 * blocks:
-        raise ArgumentError(f"{V.shape[1]} frames per temperature are too few for {blocks} blocks; run longer")
-    place = np.arange(V.shape[1]) * blocks // V.shape[1]
-    mean, free = _average(x, V, extra, T, at, None)
-    replicates = np.array(
-        [_average(x[:, place != b], V[:, place != b], extra[:, place != b], T, at, free)[0] for b in range(blocks)]
-    )
-    return Curve(at, mean, jackknife_error(replicates), replicates)
+    length, rest = divmod(V.shape[1], runs)
+    if length < 2 * (blocks or 2) or rest:
+        raise ArgumentError(
+            f"{V.shape[1]} frames per temperature are too few for {blocks or 2} blocks of two frames in each of {runs} "
+            "runs of equal length; run longer"
+        )
+    weights, free = _weights(V, extra, T, at, None)
+    mean = _average(weights, x)
+    slowest = _inefficiency(weights, x, mean, runs)
+    count = runs * (blocks or min(length // 2, int(np.clip(length / (BLOCK * slowest), FEWEST_BLOCKS, MOST_BLOCKS))))
+    place = np.arange(V.shape[1]) * count // V.shape[1]
+    others = [place != block for block in range(count)]
+    replicates = np.array([_average(_weights(V[:, i], extra[:, i], T, at, free)[0], x[:, i]) for i in others])
+    return Curve(at, mean, jackknife_error(replicates), replicates, slowest)
 
 
-def _average(
-    x: np.ndarray, V: np.ndarray, extra: np.ndarray, T: np.ndarray, at: np.ndarray, free: np.ndarray | None
+def _weights(
+    V: np.ndarray, extra: np.ndarray, T: np.ndarray, at: np.ndarray, free: np.ndarray | None
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return averages (t, ...), and free energies of the sampled temperatures to start the next solution from."""
+    """Return weights (t, n_levels, n_frames) with the sum 1, and free energies to start the next solution from."""
     weights, free = temperature_weights(V, T, at, free)
     weights = weights * np.exp(extra.ravel() - extra.max())
     weights /= weights.sum(axis=1, keepdims=True)
-    flat = x.reshape(V.size, -1)
-    return (weights @ flat).reshape(len(at), *x.shape[2:]), free
+    return weights.reshape(len(at), *V.shape), free
+
+
+def _average(weights: np.ndarray, x: np.ndarray) -> np.ndarray:
+    """Return averages (t, ...)."""
+    return np.tensordot(weights, x, axes=2)
+
+
+def _inefficiency(weights: np.ndarray, x: np.ndarray, mean: np.ndarray, runs: int) -> float:
+    """Return the largest statistical inefficiency of what iterations add to an average, w (x - mean), in any run."""
+    flat, means = x.reshape(*x.shape[:2], -1), mean.reshape(len(mean), -1)
+    influence = np.einsum("tkn,knc->tnc", weights, flat) - weights.sum(axis=1)[..., None] * means[:, None]
+    series = influence.transpose(0, 2, 1).reshape(-1, runs, x.shape[1] // runs)
+    return max(statistical_inefficiency(one) for curve in series for one in curve)
 
 
 def heat_capacity(energies: np.ndarray, temperatures: np.ndarray, at: np.ndarray, **options: Any) -> Curve:
@@ -117,7 +148,9 @@ def heat_capacity(energies: np.ndarray, temperatures: np.ndarray, at: np.ndarray
         return (m[..., 1] - m[..., 0] ** 2) / (BOLTZMANN * moments.temperatures**2)
 
     replicates = np.array([capacity(one) for one in moments.replicates])
-    return Curve(moments.temperatures, capacity(moments.mean), jackknife_error(replicates), replicates)
+    return Curve(
+        moments.temperatures, capacity(moments.mean), jackknife_error(replicates), replicates, moments.inefficiency
+    )
 
 
 def melting_temperature(curve: Curve, half: float = 0.5) -> tuple[float, float]:

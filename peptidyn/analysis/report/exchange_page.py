@@ -131,9 +131,9 @@ def _melting(run: ExchangeRun, shown: np.ndarray) -> tuple[dict[str, np.ndarray]
     sentences = [f"From {len(T) * count} of {run.n_replicas * run.n_frames} frames, from the first iteration on."]
     if count < 4:
         return alone, {}, [*sentences, "Curves over all temperatures need four iterations."]
-    grid, blocks = np.linspace(T[0], T[-1], 41), min(10, count // 2)
+    grid = np.linspace(T[0], T[-1], 41)
     curves = {
-        named(one): melting_curve(np.array([v[k].values for v in values]), np.array(energies), T, grid, blocks=blocks)
+        named(one): melting_curve(np.array([v[k].values for v in values]), np.array(energies), T, grid)
         for k, one in values[0].items()
     }
     if HELIX_CONTENT in curves:
