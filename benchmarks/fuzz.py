@@ -1,12 +1,13 @@
 """Does damaged input end in one sentence, or in a traceback, in changed numbers, or without end?
 
-    python benchmarks/fuzz.py [--structures N] [--folders N] [--options N] [--kills N] [--seed N] [-o FOLDER]
+    python benchmarks/fuzz.py [--structures N] [--folders N] [--options N] [--kills N] [--first N] [--seed N] [-o DIR]
 
 Structure files are damaged and read; an atom line that is not in the structure must be in a note. Folders of runs and
 of replica exchange are damaged and continued or reported: the command must refuse them with one sentence, or give what
 it gives without the damage. Sets of options with hostile values must be refused or run, and leave no folder when they
 are refused. With --kills, runs and replica exchange are killed (SIGKILL) at random moments, and must be identical after
---resume. Every case follows from the seed and its number.
+--resume. Every case follows from the seed and its number; --first is the number that all kinds begin with, so that long
+counts can be split. Cases that went wrong are printed when they are met. The exit status is 1 if there were any.
 """
 
 from __future__ import annotations
@@ -72,6 +73,7 @@ class Outcomes:
         self.slowest = max(self.slowest, (seconds, case))
         if outcome in ("raw", "silent") and len(self.bad) < MOST_SHOWN:
             self.bad.append(f"{outcome}: {case}: {detail}")
+            print(self.bad[-1], file=sys.stderr, flush=True)
 
 
 def judge(cases: Iterator[tuple[str, Callable[[], tuple[str, str]]]], count: int, what: str) -> dict[str, Any]:
@@ -95,10 +97,12 @@ def judge(cases: Iterator[tuple[str, Callable[[], tuple[str, str]]]], count: int
 # ---------------------------------------------------------------------------- structure files
 
 
-def structure_cases(count: int, seed: int, folder: Path) -> Iterator[tuple[str, Callable[[], tuple[str, str]]]]:
+def structure_cases(
+    count: int, seed: int, folder: Path, first: int = 0
+) -> Iterator[tuple[str, Callable[[], tuple[str, str]]]]:
     """Yield cases of damaged structure files, which are written to `folder`."""
     sources = _sources(folder)
-    for number in range(count):
+    for number in range(first, first + count):
         rng = np.random.default_rng([seed, 1, number])
         name, data = sources[int(rng.integers(len(sources)))]
         damaged, kinds = damage_text(data, rng)
@@ -182,11 +186,11 @@ COMMANDS = {
 
 
 def folder_cases(
-    count: int, seed: int, work: Path, commands: Sequence[str] = tuple(COMMANDS)
+    count: int, seed: int, work: Path, commands: Sequence[str] = tuple(COMMANDS), first: int = 0
 ) -> Iterator[tuple[str, Callable[[], tuple[str, str]]]]:
     """Yield cases of damaged folders, made from those of `make_folders`."""
     wanted = {name: _answer(work, name, None)[2] for name in commands}
-    for number in range(count):
+    for number in range(first, first + count):
         rng = np.random.default_rng([seed, 2, number])
         name = commands[int(rng.integers(len(commands)))]
         source = "exchange" if name == "exchange" else "run"
@@ -293,7 +297,9 @@ HOSTILE: dict[str, dict[str, Sequence[str]]] = {
 """Values that options may be given, by command."""
 
 
-def option_cases(count: int, seed: int, work: Path) -> Iterator[tuple[str, Callable[[], tuple[str, str]]]]:
+def option_cases(
+    count: int, seed: int, work: Path, first: int = 0
+) -> Iterator[tuple[str, Callable[[], tuple[str, str]]]]:
     """Yield cases of commands with one to three hostile options."""
     start, file = {
         "run": [*QUICK, "--steps", "1"],
@@ -301,7 +307,7 @@ def option_cases(count: int, seed: int, work: Path) -> Iterator[tuple[str, Calla
         "build": ["-q"], "inspect": [], "fixman": ["--map", str(DATA / "ala1.pdb"), "--residue", "2", "-q"],
     }, str(DATA / "ala1.pdb")  # fmt: skip
     names = ("run", "run", "run", "exchange", "exchange", "build", "inspect", "fixman")
-    for number in range(count):
+    for number in range(first, first + count):
         rng = np.random.default_rng([seed, 3, number])
         command = names[int(rng.integers(len(names)))]
         options = HOSTILE[command]
@@ -353,7 +359,9 @@ def remove(path: Path) -> None:
 # ---------------------------------------------------------------------------- kills
 
 
-def kill_cases(count: int, seed: int, work: Path) -> Iterator[tuple[str, Callable[[], tuple[str, str]]]]:
+def kill_cases(
+    count: int, seed: int, work: Path, first: int = 0
+) -> Iterator[tuple[str, Callable[[], tuple[str, str]]]]:
     """Yield cases of runs, and half as many of replica exchange, that are killed at a random moment and resumed."""
     ala1 = str(DATA / "ala1.pdb")
     ways = {
@@ -365,9 +373,8 @@ def kill_cases(count: int, seed: int, work: Path) -> Iterator[tuple[str, Callabl
         remove(work / "case")
         assert call([*command, flag, str(length), "-o", str(work / "case")])[0] == 0
         wanted[name] = run_contents(work / "case")
-    for number in range(count + count // 2):
-        rng = np.random.default_rng([seed, 4, number])
-        name = "run" if number < count else "exchange"
+    for name, number in [(n, first + i) for n, m in (("run", count), ("exchange", count // 2)) for i in range(m)]:
+        rng = np.random.default_rng([seed, 4 if name == "run" else 5, number])
 
         def run(name: str = name, rng: Any = rng) -> tuple[str, str]:
             command, flag, length = ways[name]
@@ -405,23 +412,23 @@ def kill(arguments: Sequence[str], folder: Path, name: str, when: float) -> str:
 
 
 def measure(
-    structures: int = 2000, folders: int = 200, options: int = 300, kills: int = 0, seed: int = 1
+    structures: int = 2000, folders: int = 200, options: int = 300, kills: int = 0, first: int = 0, seed: int = 1
 ) -> dict[str, Any]:
     """Run all cases; return the outcomes by kind, and the peak memory of this process (MB)."""
     found = {}
     with tempfile.TemporaryDirectory() as name:
         work = Path(name)
         if structures:
-            found["structures"] = judge(structure_cases(structures, seed, work), structures, "structures")
+            found["structures"] = judge(structure_cases(structures, seed, work, first=first), structures, "structures")
         if folders:
             with without_pictures():
                 make_folders(work)
-                found["folders"] = judge(folder_cases(folders, seed, work), folders, "folders")
+                found["folders"] = judge(folder_cases(folders, seed, work, first=first), folders, "folders")
         if options:
-            found["options"] = judge(option_cases(options, seed, work), options, "options")
+            found["options"] = judge(option_cases(options, seed, work, first=first), options, "options")
         if kills:
             with without_pictures():
-                found["kills"] = judge(kill_cases(kills, seed, work), kills + kills // 2, "kills")
+                found["kills"] = judge(kill_cases(kills, seed, work, first=first), kills + kills // 2, "kills")
     return {"outcomes": found, "peak_MB": peak_memory()}
 
 
@@ -459,10 +466,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for name, default, what in (
         ("structures", 2000, "damaged structure files"), ("folders", 200, "damaged folders"),
         ("options", 300, "sets of options"), ("kills", 0, "runs that are killed, and half as many replica exchanges"),
-        ("seed", 1, "of all cases"),
+        ("first", 0, "number of the first case of every kind"), ("seed", 1, "of all cases"),
     ):  # fmt: skip
         script.add_argument(f"--{name}", type=_count, default=default, metavar="N", help=f"{what} (default: {default})")
-    return harness.run(script, arguments, measure, tables)
+    bad: list[str] = []
+
+    def judged(**options: Any) -> dict[str, Any]:
+        found = measure(**options)
+        bad.extend(line for one in found["outcomes"].values() for line in one["bad"])
+        return found
+
+    return harness.run(script, arguments, judged, tables) or int(bool(bad))
 
 
 if __name__ == "__main__":

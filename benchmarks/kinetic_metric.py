@@ -205,16 +205,10 @@ class Frames:
 
     def temperatures(self) -> dict[str, tuple[float, float]]:
         """Return the configurational temperature and its error (K) of every kind of coordinate, and of all."""
-        tree, q = self.tree, np.array(self.q)
-        away = q - tree.q_reference
-        bends, lengths = tree.bend_index, tree.stretch_index
-        x, below = np.sin(away), np.cos(away)
-        x[:, bends], x[:, lengths] = away[:, bends], away[:, lengths]
-        below[:, bends] = 1.0 + away[:, bends] / np.tan(q[:, bends])
-        below[:, lengths] = 1.0 + 2.0 * away[:, lengths] / q[:, lengths]
-        above = -x * np.array(self.torque)
+        tree = self.tree
+        above, below = temperature_terms(tree, np.array(self.q), np.array(self.torque))
         kinds = {"all": np.arange(tree.n_coordinates), "torsions": tree.torsion_index, "phases": tree.phase_index}
-        kinds |= {"angles": bends, "bonds": lengths}
+        kinds |= {"angles": tree.bend_index, "bonds": tree.stretch_index}
         found = {}
         for name, places in kinds.items():
             if len(places):
@@ -223,6 +217,24 @@ class Frames:
                 rest = [part.mean() for part in np.array_split(a - whole * b, BLOCKS)]
                 found[name] = (float(whole), float(np.std(rest, ddof=1) / np.sqrt(BLOCKS) / b.mean()))
         return found
+
+
+def temperature_terms(tree: ptd.TreeModel, q: np.ndarray, torque: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return x dV/dq and dx/dq + x d ln J/dq, both (n_frames, n_coordinates): kT is the ratio of their averages.
+
+    Parameters
+    ----------
+    tree : TreeModel
+    q, torque : (n_frames, n_coordinates)
+        Soft coordinates, and -dV/dq without U_F.
+    """
+    away = q - tree.q_reference
+    bends, lengths = tree.bend_index, tree.stretch_index
+    x, below = np.sin(away), np.cos(away)
+    x[:, bends], x[:, lengths] = away[:, bends], away[:, lengths]
+    below[:, bends] = 1.0 + away[:, bends] / np.tan(q[:, bends])
+    below[:, lengths] = 1.0 + 2.0 * away[:, lengths] / q[:, lengths]
+    return -x * torque, below
 
 
 def _lengths(x: np.ndarray, atoms: np.ndarray) -> np.ndarray:

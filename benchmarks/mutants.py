@@ -6,12 +6,14 @@ The faults are those of `benchmarks/faults.toml`. Each is put into a copy of the
 its room are run; a test that fails has caught it. First the tests must pass without any fault. A fault whose tests run
 longer than S seconds counts as caught: something has stopped converging.
 
-The copies stay in the folder that --work names, so that a second run finds compiled kernels there. The exit status is
-1 if a fault survives that is not listed with a reason.
+The copies stay in the folder that --work names, so that a second run finds compiled kernels there. So do the results,
+in `results.json`: a fault that was caught is tried again only if its text, its file or one of its test files changed.
+A run that was stopped goes on where it was. The exit status is 1 if a fault survives that is not listed with a reason.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import re
@@ -32,6 +34,7 @@ from typing import Any
 import harness
 from harness import Report
 from peptidyn.core.errors import ArgumentError
+from peptidyn.core.files import write_text
 from peptidyn.core.progress import Progress
 
 ROOT = Path(__file__).parents[1]
@@ -39,6 +42,9 @@ COPIED = ("peptidyn", "tests", "benchmarks", "data", "examples", "pyproject.toml
 
 SECONDS = 600
 """Time for the tests of one fault."""
+
+NOTICED = ("caught", "timed out")
+"""Outcomes of faults that tests notice."""
 
 PASSED, FAILED, TIMED_OUT = 0, 1, -1
 """Exit status of a run; all others mean that tests could not be run."""
@@ -110,6 +116,41 @@ def choose(only: str | None) -> list[Fault]:
     for fault in chosen:
         faulty(fault, (ROOT / fault.file).read_text(encoding="utf-8"))
     return chosen
+
+
+class Results:
+    """What came of faults, kept in a file so that another run need not try them again.
+
+    Parameters
+    ----------
+    folder : path, optional
+        Where ``results.json`` is; without it nothing is kept.
+    """
+
+    def __init__(self, folder: Path | None):
+        self._path = None if folder is None else Path(folder) / "results.json"
+        self._rows: dict[str, dict[str, Any]] = {}
+        if self._path is not None and self._path.is_file():
+            self._rows = json.loads(self._path.read_text(encoding="utf-8"))
+
+    def find(self, key: str) -> dict[str, Any] | None:
+        """Return the row of a fault that was noticed under this key, or None."""
+        row = self._rows.get(key)
+        return row if row is not None and row["outcome"] in NOTICED else None
+
+    def keep(self, key: str, row: dict[str, Any]) -> None:
+        """Store a row under its key, in the file as well."""
+        self._rows[key] = row
+        if self._path is not None:
+            write_text(self._path, json.dumps(self._rows, indent=1) + "\n")
+
+
+def key_of(fault: Fault) -> str:
+    """Return a digest of the fault, of the file it is put into and of the files of its tests, as they are now."""
+    texts = [repr((fault.file, fault.old, fault.new, fault.tests, fault.compiled))]
+    for name in (fault.file, *sorted({test.partition("::")[0] for test in fault.tests})):
+        texts.append((ROOT / name).read_text(encoding="utf-8"))
+    return hashlib.sha256("\0".join(texts).encode()).hexdigest()
 
 
 class Workshop:
@@ -197,36 +238,51 @@ def _workshops(jobs: int, work: Path | None) -> Iterator[SimpleQueue[Workshop]]:
                 shop.close()
 
 
+def attempt(shops: SimpleQueue[Workshop], fault: Fault, seconds: float, broken: bool) -> dict[str, Any]:
+    """Run the tests of a fault in the next free workshop, with the fault or without it; return its row."""
+    shop, begin = shops.get(), time.perf_counter()
+    try:
+        with shop.broken(fault) if broken else nullcontext():
+            outcome, test = shop.test(fault, seconds)
+    finally:
+        shops.put(shop)
+    spent = round(time.perf_counter() - begin, 1)
+    if broken and outcome != "caught":
+        print(f"{outcome}: {fault.file}: {fault.what} {test}", file=sys.stderr, flush=True)
+    return {"fault": fault.what, "file": fault.file, "outcome": outcome, "test": test, "seconds": spent}
+
+
+def try_faults(faults: Sequence[Fault], shops: SimpleQueue[Workshop], jobs: int, seconds: float) -> Iterator[Any]:
+    """Yield (fault, row) for each, after their tests have passed without a fault; ArgumentError if they do not."""
+    sets = list({(f.tests, f.compiled): f for f in faults}.values())
+    with ThreadPoolExecutor(jobs) as pool, Progress(len(sets) + len(faults), "mutants", "runs") as bar:
+        whole = pool.map(lambda f: attempt(shops, f, 10 * seconds, False), sets)  # which also compiles
+        for fault, row in zip(sets, whole, strict=True):
+            if row["outcome"] != "survived":
+                raise ArgumentError(f"{' '.join(fault.tests)} without a fault: {row['outcome']}: {row['test']}")
+            bar.advance(1)
+        for fault, row in zip(faults, pool.map(lambda f: attempt(shops, f, seconds, True), faults), strict=True):
+            yield fault, row
+            bar.advance(1, f"{row['outcome']}: {row['fault']}"[:60])
+
+
 def measure(
     only: str | None = None, jobs: int = 1, seconds: float = SECONDS, work: Path | None = None
 ) -> dict[str, Any]:
     """Try all faults, or those about a word; return a row for each, and how many survived."""
-    chosen = choose(only)
-    sets = list({(f.tests, f.compiled): f for f in chosen}.values())
-    rows = []
-    with _workshops(jobs, work) as shops, ThreadPoolExecutor(jobs) as pool:
-
-        def attempt(fault: Fault, broken: bool) -> dict[str, Any]:
-            shop, begin = shops.get(), time.perf_counter()
-            try:
-                with shop.broken(fault) if broken else nullcontext():
-                    outcome, test = shop.test(fault, seconds if broken else 10 * seconds)  # which also compiles
-            finally:
-                shops.put(shop)
-            spent = round(time.perf_counter() - begin, 1)
-            if broken and outcome != "caught":
-                print(f"{outcome}: {fault.file}: {fault.what} {test}", file=sys.stderr, flush=True)
-            return {"fault": fault.what, "file": fault.file, "outcome": outcome, "test": test, "seconds": spent}
-
-        with Progress(len(sets) + len(chosen), "mutants", "runs") as bar:
-            for fault, row in zip(sets, pool.map(lambda f: attempt(f, False), sets), strict=True):
-                if row["outcome"] != "survived":
-                    raise ArgumentError(f"{' '.join(fault.tests)} without a fault: {row['outcome']}: {row['test']}")
-                bar.advance(1)
-            for fault, row in zip(chosen, pool.map(lambda f: attempt(f, True), chosen), strict=True):
-                rows.append({**row, "reason": fault.reason})
-                bar.advance(1, f"{row['outcome']}: {row['fault']}"[:60])
-    return {"faults": rows, "survivors": sum(row["outcome"] == "survived" for row in rows)}
+    chosen, results = choose(only), Results(work)
+    keys = {fault: key_of(fault) for fault in chosen}
+    rows = {fault: row for fault in chosen if (row := results.find(keys[fault])) is not None}
+    untried = [fault for fault in chosen if fault not in rows]
+    if untried:
+        with _workshops(jobs, work) as shops:
+            for fault, row in try_faults(untried, shops, jobs, seconds):
+                results.keep(keys[fault], row)
+                rows[fault] = row
+    found = [{**rows[fault], "reason": fault.reason} for fault in chosen]
+    return {
+        "faults": found, "tried": len(untried), "survivors": sum(row["outcome"] == "survived" for row in found),
+    }  # fmt: skip
 
 
 def tables(report: Report) -> str:
@@ -240,8 +296,9 @@ def tables(report: Report) -> str:
     )
     share = 100.0 * report["survivors"] / len(rows)
     lines = [head, "", f"{report['survivors']} of {len(rows)} faults survived ({share:.1f}%)"]
+    lines.append(f"{report['tried']} were tried now, the others by an earlier run in the same folder")
     for row in rows:
-        if row["outcome"] not in ("caught", "timed out"):
+        if row["outcome"] not in NOTICED:
             why = f" ({row['reason']})" if row["reason"] else f" {row['test']}".rstrip()
             lines.append(f"- {row['outcome']}: {row['file']}: {row['fault']}{why}")
     return "\n".join(lines)
@@ -261,9 +318,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     def judged(**options: Any) -> dict[str, Any]:
         found = measure(**options)
-        unexplained.extend(
-            row for row in found["faults"] if row["outcome"] not in ("caught", "timed out") and not row["reason"]
-        )
+        unexplained.extend(row for row in found["faults"] if row["outcome"] not in NOTICED and not row["reason"])
         return found
 
     return harness.run(script, arguments, judged, tables) or int(bool(unexplained))

@@ -18,7 +18,10 @@ ROUNDS = ("solvers", "fixman", "kernels", "peers", "dynamics", "step_cost", "col
 """Those with --repeats."""
 
 OTHERS = ("memory", "drift_tolerance")
-LONG = ("fuzz", "mutants", "time_steps", "kinetic_metric", "backbone_barrier", "sampling_efficiency", "pressure")
+LONG = (
+    "fuzz", "mutants", "endurance", "time_steps", "kinetic_metric", "backbone_barrier", "sampling_efficiency",
+    "pressure",
+)  # fmt: skip
 
 
 def main(arguments: list[str] | None = None) -> int:

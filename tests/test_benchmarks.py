@@ -15,6 +15,7 @@ import backbone_barrier
 import cold_start
 import drift_tolerance
 import dynamics
+import endurance
 import exchange_speed
 import fixman
 import fuzz
@@ -48,8 +49,8 @@ from peptidyn.solvers.spatial_dynamics import ALGORITHMS
 from solvers import CHOLESKY, DENSE
 
 SCRIPTS = (
-    backbone_barrier, cold_start, drift_tolerance, dynamics, exchange_speed, fixman, fuzz, kernels, kinetic_metric,
-    memory, mutants, one_core, peers, pressure, sampling_efficiency, solvers, step_cost, time_steps,
+    backbone_barrier, cold_start, drift_tolerance, dynamics, endurance, exchange_speed, fixman, fuzz, kernels,
+    kinetic_metric, memory, mutants, one_core, peers, pressure, sampling_efficiency, solvers, step_cost, time_steps,
 )  # fmt: skip
 BENCHMARKS = Path(harness.__file__).parent
 ROOT = BENCHMARKS.parent
@@ -336,6 +337,7 @@ def run_script(script, arguments, suffixes, capsys, folder):
         pytest.param(backbone_barrier, "--step 120", "json md", id="backbone_barrier"),
         pytest.param(one_core, "--sizes 1 --repeats 1", "json md", id="one_core"),
         pytest.param(drift_tolerance, "--steps 60 --trajectories 2", "json md", id="drift_tolerance"),
+        pytest.param(endurance, "--steps 2000", "json md", id="endurance"),
         pytest.param(
             time_steps, "data/ala1.pdb --steps 4 --time 0.2ps --proposals 2 --threads 1", "json md", id="time_steps"
         ),
@@ -447,6 +449,16 @@ def test_cold_start_report(monkeypatch):
     text = cold_start.tables(report)
     assert row_of(text, "start, to here")[1:] == ["30.00", "15.00", "2.00", "1.00"]
     assert "median of 3 starts with a filled cache: 2.50 s" in text
+
+
+@pytest.mark.slow
+def test_a_long_flexible_run_keeps_its_temperature_and_its_memory():
+    """10^5 steps; the tolerance is six times the error that the blocks of such a run show."""
+    report = endurance.measure(steps=100_000)
+    assert report["stopped"] is None and report["steps_made"] == 100_000
+    assert report["temperature"][0] == pytest.approx(300.0, rel=0.06)
+    first, last = report["memory_MB"][0], report["memory_MB"][-1]
+    assert last is None or last - first < 5.0
 
 
 @pytest.mark.slow
