@@ -67,6 +67,7 @@ from peptidyn.analysis.exchange_frames import exchange_frames
 from peptidyn.core.files import write_text
 from peptidyn.core.progress import Progress
 from peptidyn.engine.systems import make_system
+from peptidyn.runs.one_core import OneCore
 from peptidyn.runs.presets import PRESETS
 from peptidyn.sampling.exchange import count_round_trips
 from sampling_report import REFERENCE, STARTS, distances, draw, judge, mark, ramachandran, tables
@@ -554,7 +555,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         script.error(f"--method is {options.method!r}, expected a part of: {', '.join(METHODS)}")
     if options.chains is not None and options.chains % len(STARTS):
         script.error(f"--chains is {options.chains}, expected an even number")
-    return harness.run(script, arguments, partial(measure, Folder(options.folder)), tables, draw)
+    with OneCore():  # everything computes on one thread, and CPU times are compared
+        return harness.run(script, arguments, partial(measure, Folder(options.folder)), tables, draw)
 
 
 if __name__ == "__main__":

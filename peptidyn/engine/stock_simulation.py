@@ -31,7 +31,7 @@ class NoticesSimulation:
         """Raise ModelError if the integrator cannot drive `system`."""
         raise NotImplementedError
 
-    @property
+    @property  # type: ignore[misc]
     def __class__(self) -> Any:
         """The class, as for every object."""
         system = system_of_caller(1)
