@@ -21,9 +21,9 @@ import harness
 import peptidyn as ptd
 from harness import Report, cell, table
 from molecules import context, relax
+from peptidyn.core.one_core import FEW_ATOMS, OneCore
 from peptidyn.core.progress import Progress
 from peptidyn.engine.systems import make_system
-from peptidyn.runs.one_core import FEW_ATOMS, OneCore
 
 WAYS = {"one thread, one core": 1, "one thread": 1, "two threads": 2}
 PINNED = next(iter(WAYS))

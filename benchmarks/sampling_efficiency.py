@@ -65,9 +65,9 @@ import peptidyn as ptd
 from molecules import constrained_system, context, positions_of, relax
 from peptidyn.analysis.exchange_frames import exchange_frames
 from peptidyn.core.files import write_text
+from peptidyn.core.one_core import OneCore
 from peptidyn.core.progress import Progress
 from peptidyn.engine.systems import make_system
-from peptidyn.runs.one_core import OneCore
 from peptidyn.runs.presets import PRESETS
 from peptidyn.sampling.exchange import count_round_trips
 from sampling_report import REFERENCE, STARTS, distances, draw, judge, mark, ramachandran, tables

@@ -8,9 +8,9 @@ import threading
 
 import pytest
 
-import peptidyn.runs.one_core as module
+import peptidyn.core.one_core as module
+from peptidyn.core.one_core import FEW_ATOMS, LOOK, OneCore
 from peptidyn.runs.model import find_run_platform, needs_one_core
-from peptidyn.runs.one_core import FEW_ATOMS, LOOK, OneCore
 from peptidyn.runs.settings import RunSettings
 
 several_cores = pytest.mark.skipif(
@@ -33,7 +33,8 @@ def clock(monkeypatch):
         process_time = staticmethod(lambda: Clock.cpu)
 
     monkeypatch.setattr(module, "time", Clock)
-    monkeypatch.setattr(module.threading, "enumerate", lambda: [threading.current_thread()])
+    monkeypatch.setattr(module.threading, "enumerate", lambda: [threading.main_thread()])
+    monkeypatch.setattr(module.threading, "current_thread", threading.main_thread)
     return Clock
 
 
@@ -56,16 +57,21 @@ def test_a_core_that_others_use_is_left(clock):
     everywhere = frozenset(os.sched_getaffinity(0))
     with OneCore() as core:
         (kept,) = cores_of_threads()
-        clock.wall, clock.cpu = 0.9 * LOOK, 0.0  # not the time to look yet
+        clock.wall, clock.cpu = 0.9 * LOOK, 0.0  # too soon to judge
         core.look()
         assert cores_of_threads() == {kept}
-        clock.wall, clock.cpu = 10.0, 7.6  # more than three quarters of it
+        clock.wall, clock.cpu = 10.0, 7.6  # the core was there for more than three quarters of the time
         core.look()
         assert cores_of_threads() == {kept}
-        clock.wall, clock.cpu = 20.0, 7.6 + 7.4  # less
+        clock.wall = 100.0  # nothing to do
+        core.skip()
+        clock.wall, clock.cpu = 110.0, 7.6 + 7.6
+        core.look()
+        assert cores_of_threads() == {kept}
+        clock.wall, clock.cpu = 120.0, 7.6 + 7.6 + 7.4  # less
         core.look()
         assert cores_of_threads() == {everywhere}
-        clock.wall = 20.0 + LOOK  # it has run elsewhere for a while, and stays there
+        clock.wall = 120.0 + LOOK  # it has run elsewhere for a while, and stays there
         core.look()
         (kept,) = cores_of_threads()
         assert len(kept) == 1
@@ -79,7 +85,7 @@ def test_nothing_happens_beside_other_work_or_if_not_wanted(clock, monkeypatch):
         core.look()
         assert not core.active and cores_of_threads() == before
     beside = threading.Thread(target=print)
-    monkeypatch.setattr(module.threading, "enumerate", lambda: [threading.current_thread(), beside])
+    monkeypatch.setattr(module.threading, "enumerate", lambda: [threading.main_thread(), beside])
     with OneCore() as core:
         assert not core.active and cores_of_threads() == before
 

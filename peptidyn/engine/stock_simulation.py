@@ -25,9 +25,9 @@ def system_of_caller(depth: int) -> Any:
 
 
 class NoticesSimulation:
-    """An integrator whose `check` is called with the System of an openmm.app.Simulation that is being made with it."""
+    """An integrator whose `_check` is called with the System of an openmm.app.Simulation that is being made with it."""
 
-    def check(self, system: Any) -> None:
+    def _check(self, system: Any) -> None:
         """Raise ModelError if the integrator cannot drive `system`."""
         raise NotImplementedError
 
@@ -36,5 +36,5 @@ class NoticesSimulation:
         """The class, as for every object."""
         system = system_of_caller(1)
         if system is not None:
-            self.check(system)
+            self._check(system)
         return type(self)

@@ -108,14 +108,10 @@ def make_system(
         cutoff = CUTOFF if cutoff is None else cutoff
         _check_box(topology, cutoff)
     system = _create(
-        field,
-        topology,
+        field, topology, constraints=None, rigidWater=rigid_water, removeCMMotion=False,
         nonbondedMethod=app.PME if periodic else app.NoCutoff if cutoff is None else app.CutoffNonPeriodic,
         nonbondedCutoff=(CUTOFF if cutoff is None else cutoff) * unit.nanometer,
-        constraints=None,
-        rigidWater=rigid_water,
-        removeCMMotion=False,
-    )
+    )  # fmt: skip
     if not periodic:
         _leave_out_reaction_field(system)
     if solvent == "obc2":

@@ -129,13 +129,13 @@ class TorsionIntegrator(NoticesSimulation, openmm.CustomIntegrator):
 
     # ------------------------------------------------------------------ the OpenMM side
 
-    def check(self, system: Any) -> None:
+    def _check(self, system: Any) -> None:
         """Raise ModelError if `system` cannot be driven; the constructor of openmm.app.Simulation calls it."""
         self.notes = check_system(self.tree, system, self._system_masses, barostat=self.takes_barostat)
 
     def bind(self, context: Any) -> None:
         """Take `context`, made with this integrator, as the one to drive; refuse a System that does not fit."""
-        self.check(context.getSystem())
+        self._check(context.getSystem())
         force = find_barostat(context.getSystem())
         self.barostat = None if force is None else Barostat(force, context, self._barostat_seed)
         self._context = weakref.ref(context)

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from peptidyn._version import __version__
+from peptidyn.core.one_core import OneCore
 from peptidyn.model.rings import describe_cuts
 from peptidyn.runs.estimates import describe_times
 from peptidyn.runs.model import (
@@ -20,7 +21,6 @@ from peptidyn.runs.model import (
     needs_one_core,
     platform_name,
 )
-from peptidyn.runs.one_core import OneCore
 from peptidyn.runs.preparation import prepare_structure
 from peptidyn.runs.run import Say, check_goal, find_place
 from peptidyn.runs.run_folder import RunFolder
@@ -96,11 +96,7 @@ def exchange(
             place.write_structure(prepared)  # as it was before it was relaxed, which its bonds were judged by
         if go_on:
             say(f"continuing from iteration {replicas.iterations} of {chosen.iterations}")
-        if chosen.warm_up and chosen.ensemble == "ghmc" and not replicas.tuned:
-            say("tuning time steps ...")
-            replicas.warm_up(chosen.warm_up)
-            steps = ", ".join(f"{1000 * h:.1f}" for h in replicas.steps[:, 0])
-            say(f"torsional time steps from the lowest temperature to the highest: {steps} fs")
+        _tune(replicas, chosen, say)
         _advance(
             replicas,
             chosen.iterations,
@@ -110,6 +106,15 @@ def exchange(
         summary = _summarise(replicas, chosen, model)
         place.write_summary(summary)
         return ExchangeResult(place.path, summary, not summary["complete"])
+
+
+def _tune(replicas: ReplicaExchange, settings: ExchangeSettings, say: Say) -> None:
+    """Find the time steps of Metropolised moves, once per run."""
+    if settings.warm_up and settings.ensemble == "ghmc" and not replicas.tuned:
+        say("tuning time steps ...")
+        replicas.warm_up(settings.warm_up)
+        steps = ", ".join(f"{1000 * h:.1f}" for h in replicas.steps[:, 0])
+        say(f"torsional time steps from the lowest temperature to the highest: {steps} fs")
 
 
 def _advance(replicas: ReplicaExchange, iterations: int, one_core: bool, progress: bool) -> None:

@@ -11,6 +11,7 @@ import numpy as np
 import openmm
 
 from peptidyn.core.errors import ArgumentError
+from peptidyn.core.one_core import FEW_ATOMS
 from peptidyn.core.progress import Progress
 from peptidyn.engine.kinetic_metric import joint_inertia
 from peptidyn.engine.minimisation import minimise_cartesian
@@ -27,7 +28,6 @@ from peptidyn.io.structure import Structure
 from peptidyn.model.build import build_tree
 from peptidyn.model.rings import describe_cuts
 from peptidyn.model.tree import TreeModel
-from peptidyn.runs.one_core import FEW_ATOMS
 from peptidyn.runs.preparation import find_waters, load_prepared
 from peptidyn.runs.settings import ModelSettings, RunSettings
 

@@ -15,6 +15,7 @@ from openmm import app
 
 from peptidyn._version import __version__
 from peptidyn.core.errors import ArgumentError, OutputError, StepError
+from peptidyn.core.one_core import OneCore
 from peptidyn.core.progress import Progress
 from peptidyn.core.units import BOLTZMANN
 from peptidyn.engine.simulation import TorsionSimulation
@@ -32,7 +33,6 @@ from peptidyn.runs.model import (
     make_model,
     needs_one_core,
 )
-from peptidyn.runs.one_core import OneCore
 from peptidyn.runs.preparation import prepare_structure
 from peptidyn.runs.run_folder import LOG, TORSIONS, RunFolder
 from peptidyn.runs.settings import RunSettings, S, resolve_settings

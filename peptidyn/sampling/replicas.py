@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 import hashlib
+import multiprocessing
 import pickle
 import threading
 from collections.abc import Iterator, Sequence
@@ -17,6 +18,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import openmm
 
+from peptidyn.core.one_core import OneCore
 from peptidyn.model.tree import TreeModel
 from peptidyn.sampling.moves import Move
 from peptidyn.sampling.tuning import StepTuner
@@ -183,6 +185,7 @@ def _prepare(
 
 
 _lock = threading.Lock()
+_core: OneCore | None = None
 _idle: dict[str, list[tuple[Walker, list[Move]]]] = {}
 
 
@@ -196,6 +199,19 @@ def _borrowed(recipe: Recipe) -> Iterator[tuple[Walker, list[Move]]]:
         lent = _idle[recipe.key].pop() if _idle[recipe.key] else None
     if lent is None:
         lent = (recipe.make_walker(300.0), [copy.copy(move) for move in recipe.moves])
-    yield lent
+    with _on_one_core(recipe):
+        yield lent
     with _lock:
         _idle.setdefault(recipe.key, []).append(lent)
+
+
+@contextmanager
+def _on_one_core(recipe: Recipe) -> Iterator[None]:
+    """Keep a worker process whose forces are computed by one thread on one core, from its first stretch on."""
+    global _core
+    if _core is None:
+        worker = multiprocessing.parent_process() is not None
+        _core = OneCore(worker and recipe.platform == "CPU" and recipe.properties.get("Threads") == "1").__enter__()
+    _core.skip()
+    yield
+    _core.look()

@@ -1,4 +1,4 @@
-"""One core for a run of a small molecule: its thread and the thread in which OpenMM computes forces take turns.
+"""One core for work on a small molecule: its thread and the thread in which OpenMM computes forces take turns.
 
 OpenMM's CPU platform computes in threads of its own, also if there is only one. If that thread lies on another core
 than the one that waits for it, each must be woken at every force, which takes longer than the forces of a small
@@ -17,10 +17,10 @@ FEW_ATOMS = 250
 """Molecules up to this size are faster on one core than on two; measured with `benchmarks/one_core.py`."""
 
 LOOK = 2.0
-"""Seconds between looks at whether the core is shared with others."""
+"""Seconds of work after which it is judged whether others use the core, too."""
 
 SHARED = 0.75
-"""Part of the time that the run must have had the core; if it had less, it looks for another one."""
+"""Part of the time that the work must have had the core; if it had less, it goes to another one."""
 
 _STATUS = Path("/proc/self/stat")
 _THREADS = Path("/proc/self/task")
@@ -30,8 +30,9 @@ _LAST_CORE = 36
 
 def can_choose_cores() -> bool:
     """Whether threads can be put on cores: on Linux, and if no other thread of Python may want to run beside."""
-    others = [t for t in threading.enumerate() if t is not threading.current_thread() and not t.daemon]
-    return hasattr(os, "sched_setaffinity") and _STATUS.exists() and not others
+    others = [t for t in threading.enumerate() if t is not threading.main_thread() and not t.daemon]
+    alone = threading.current_thread() is threading.main_thread() and not others
+    return hasattr(os, "sched_setaffinity") and _STATUS.exists() and alone
 
 
 class OneCore:
@@ -50,11 +51,13 @@ class OneCore:
         self.active = wanted and can_choose_cores() and len(os.sched_getaffinity(0)) > 1
         self.allowed: set[int] = os.sched_getaffinity(0) if self.active else set()
         self._kept = False
-        self._since = (0.0, 0.0)
+        self._worked = (0.0, 0.0)  # seconds since the last judgement: wall and CPU
+        self._last = (0.0, 0.0)
 
     def __enter__(self) -> OneCore:
         if self.active:
             self._keep()
+            self.skip()
         return self
 
     def __exit__(
@@ -63,21 +66,32 @@ class OneCore:
         if self.active:
             self._put(self.allowed)
 
+    def skip(self) -> None:
+        """Do not count the time since the last look: there was no work."""
+        self._last = time.perf_counter(), time.process_time()
+
     def look(self) -> None:
-        """Move to another core if this one was busy with others since the last look."""
-        if not self.active or (wall := time.perf_counter() - self._since[0]) < LOOK:
+        """Move to another core if others used this one while there was work."""
+        if not self.active:
             return
+        wall, cpu = (a + now - then for a, now, then in zip(
+            self._worked, (time.perf_counter(), time.process_time()), self._last, strict=True
+        ))  # fmt: skip
+        self.skip()
+        self._worked = wall, cpu
+        if wall < LOOK:
+            return
+        self._worked = 0.0, 0.0
         if not self._kept:
-            self._keep()  # where the operating system has put the run meanwhile
-        elif time.process_time() - self._since[1] < SHARED * wall:
+            self._keep()  # where the operating system has put the work meanwhile
+        elif cpu < SHARED * wall:
             self._put(self.allowed)
             self._kept = False
-        self._since = time.perf_counter(), time.process_time()
 
     def _keep(self) -> None:
-        self._put({int(_STATUS.read_text().rpartition(")")[2].split()[_LAST_CORE])} & self.allowed or self.allowed)
+        core = int(_STATUS.read_text().rpartition(")")[2].split()[_LAST_CORE])
+        self._put({core} & self.allowed or self.allowed)
         self._kept = True
-        self._since = time.perf_counter(), time.process_time()
 
     @staticmethod
     def _put(cores: set[int]) -> None:
