@@ -3,8 +3,9 @@
     python benchmarks/exchange_speed.py [--workers 2] [--repeats 5] [-o FOLDER]
 
 Eight replicas of capped Ala10 in implicit solvent (CPU platform, one thread each) with files, one after the other in
-one process, on threads, and on processes; torsional HMC of the preset `torsions` and Langevin dynamics of `flexible`,
-100 steps between exchanges. Rounds of ten iterations take turns, after two that start workers and do not count.
+one process that is kept on one core, and on several processes; torsional HMC of the preset `torsions` and Langevin
+dynamics of `flexible`, 100 steps between exchanges. Rounds of ten iterations take turns, after two that start workers
+and do not count.
 
 wall       seconds per iteration, the smallest of all rounds
 CPU        seconds of stretches and driver per iteration, in that round
@@ -26,6 +27,7 @@ from typing import Any
 import harness
 import peptidyn as ptd
 from harness import Report, cell, table
+from peptidyn.core.one_core import OneCore
 from peptidyn.core.progress import Progress
 from peptidyn.sampling.backends import make_backend
 
@@ -84,8 +86,7 @@ def make_exchange(model: str, backend: TimedBackend, folder: Path) -> ptd.Replic
 
 def measure(workers: int, repeats: int, iterations: int = ITERATIONS) -> dict[str, Any]:
     """Return wall seconds per iteration, cores in use and busy workers of every model and backend."""
-    kinds = {"one process": ("serial", 1), f"{workers} threads": ("threads", workers)}
-    kinds[f"{workers} processes"] = ("processes", workers)
+    kinds = {"one process": ("serial", 1), f"{workers} processes": ("processes", workers)}
     found: dict[str, dict[str, Any]] = {}
     with tempfile.TemporaryDirectory() as place, Progress(len(MODELS) * repeats, "measuring", unit="rounds") as bar:
         for model in MODELS:
@@ -110,7 +111,8 @@ def _round(
     """Return wall seconds per iteration, cores in use, and the part of the time in which workers were busy."""
     backend.wall = backend.cpu = 0.0
     wall, cpu = time.perf_counter(), time.process_time()
-    run.run(run.iterations + iterations)
+    with OneCore(kind[0] == "serial"):  # as `peptidyn exchange` runs it
+        run.run(run.iterations + iterations)
     wall = time.perf_counter() - wall
     cpu = time.process_time() - cpu + (backend.cpu if kind[0] == "processes" else 0.0)
     return wall / iterations, cpu / wall, backend.wall / (kind[1] * wall)
