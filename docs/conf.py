@@ -50,7 +50,7 @@ MORE = {
     "metric": ["peptidyn.metric.fixman_weights.FixmanWeights", "peptidyn.metric.fixman_map.FixmanMap"],
     "sampling": ["peptidyn.sampling.gibbs.Samples", "peptidyn.sampling.moves.Move"],
     "runs": [
-        "peptidyn.runs.run.RunResult", "peptidyn.runs.exchange.ExchangeResult", "peptidyn.runs.run_folder.RunFolder",
+        "peptidyn.runs.run.RunResult", "peptidyn.runs.run_folder.RunFolder",
         "peptidyn.runs.exchange_run.ExchangeRun",
         "peptidyn.runs.settings.ModelSettings", "peptidyn.runs.settings.RunSettings",
         "peptidyn.runs.settings.ExchangeSettings",

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from peptidyn.analysis.plots import BARS, DARK, LIGHT, LINE, MARK, add_legend, new_figure, save_figure
+from peptidyn.analysis.plots import BARS, DARK, LIGHT, LINE, MARK, add_legend, new_figure, save_figures
 from peptidyn.core.statistics import statistical_inefficiency
 from peptidyn.runs.exchange_run import ExchangeRun
 from peptidyn.sampling.mbar import TemperatureMBAR
@@ -29,12 +29,7 @@ def plot_exchange(folder: str | os.PathLike[str]) -> list[Path]:
         The pictures; empty if the run has fewer than two iterations.
     """
     run = ExchangeRun(folder)
-    if len(run.walk) < 2:
-        return []
-    figures = exchange_figures(run)
-    for name, figure in figures.items():
-        save_figure(figure, run.path / f"{name}.png")
-    return [run.path / f"{name}.png" for name in figures]
+    return save_figures(exchange_figures(run), run.path) if len(run.walk) > 1 else []
 
 
 def exchange_figures(run: ExchangeRun) -> dict[str, Any]:

@@ -125,7 +125,9 @@ def ramachandran_basins(trajectory: mdtraj.Trajectory, weights: Any = None) -> E
         Of the frames; default all equal.
     """
     phi, psi, _ = backbone_torsions(trajectory)
-    names = tuple(_residue_of(trajectory.topology, atoms[1]) for atoms, _, _ in _phi_psi_atoms(trajectory.topology))
+    top = trajectory.topology
+    residues = [top.atom(atoms[1]).residue for atoms, _, _ in _phi_psi_atoms(top)]
+    names = tuple(f"{residue.name}{residue.resSeq}" for residue in residues)
     inside = basin_of(phi, psi)[..., None] == np.arange(len(BASINS))
     return estimate(inside, weights, name=f"populations of {', '.join(BASINS)}", labels=names)
 
@@ -133,11 +135,6 @@ def ramachandran_basins(trajectory: mdtraj.Trajectory, weights: Any = None) -> E
 def basin_of(phi: np.ndarray, psi: np.ndarray) -> np.ndarray:
     """Return the index into `BASINS` of phi and psi (...), degrees."""
     return np.where(phi >= 0, 2, np.where((psi >= -120.0) & (psi < 60.0), 0, 1))
-
-
-def _residue_of(topology: Any, atom: int) -> str:
-    residue = topology.atom(atom).residue
-    return f"{residue.name}{residue.resSeq}"
 
 
 def radius_of_gyration(trajectory: mdtraj.Trajectory, weights: Any = None) -> Estimate:

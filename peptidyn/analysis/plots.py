@@ -8,6 +8,7 @@ from __future__ import annotations
 import base64
 import io
 import os
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -45,6 +46,14 @@ def save_figure(figure: Any, path: str | os.PathLike[str]) -> None:
     """Write a figure; the file appears only when it is complete."""
     with replacing(path) as temporary:
         figure.savefig(temporary, dpi=150)
+
+
+def save_figures(figures: dict[str, Any], folder: Path) -> list[Path]:
+    """Write figures, but those that are None, under their names; return the files."""
+    pictures = {folder / f"{name}.png": figure for name, figure in figures.items() if figure is not None}
+    for path, figure in pictures.items():
+        save_figure(figure, path)
+    return list(pictures)
 
 
 def as_data_uri(figure: Any) -> str:

@@ -22,7 +22,7 @@ from peptidyn.analysis.plots import (
     new_figure,
     plain_label,
     ramachandran_axes,
-    save_figure,
+    save_figures,
 )
 from peptidyn.runs.run_folder import RunFolder
 
@@ -56,10 +56,7 @@ def plot_run(folder: str | os.PathLike[str]) -> list[Path]:
         "drift": drift_figure(table, conserved),
         "ramachandran": ramachandran_figure(table),
     }
-    pictures = {run.path / f"{name}.png": figure for name, figure in figures.items() if figure is not None}
-    for path, figure in pictures.items():
-        save_figure(figure, path)
-    return list(pictures)
+    return save_figures(figures, run.path)
 
 
 def phi_psi_pairs(table: Table) -> list[tuple[int, int]]:

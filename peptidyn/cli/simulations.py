@@ -133,7 +133,7 @@ def end_run(result: Any, done: str, plot: Callable[[Path], object], say: Callabl
 
     Parameters
     ----------
-    result : RunResult or ExchangeResult
+    result : RunResult
     done : str
         How much was done.
     plot : callable

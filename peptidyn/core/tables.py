@@ -10,9 +10,9 @@ from typing import Any
 from peptidyn.core.files import replacing
 
 
-def write_csv(path: str | os.PathLike[str], columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
+def write_csv(path: str | os.PathLike[str], columns: Sequence[str], rows: Iterable[Iterable[Any]]) -> None:
     """Write a table with a header line; numbers keep all their digits."""
-    with replacing(path) as temporary, open(temporary, "w", newline="") as file:
+    with replacing(path) as temporary, open(temporary, "w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file)
         writer.writerow(columns)
         writer.writerows(rows)

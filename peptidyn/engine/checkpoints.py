@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -26,14 +25,6 @@ SIMULATION, EXCHANGE = "simulation", "replica exchange"
 """What a checkpoint may be of."""
 
 _ARRAYS = ("q", "base_position", "base_rotation", "momentum", "box", "geometry", "joint_inertia")
-
-
-@dataclass(frozen=True, eq=False)
-class Loaded:
-    """What a checkpoint held beside the state of the integrator: reference geometry (nm) or None, and extra data."""
-
-    geometry: np.ndarray | None
-    extra: dict[str, Any]
 
 
 def save(
@@ -79,8 +70,10 @@ def save(
     write(path, SIMULATION, about, arrays)
 
 
-def load(path: str | os.PathLike[str], context: Any, integrator: Any) -> Loaded:
+def load(path: str | os.PathLike[str], context: Any, integrator: Any) -> tuple[np.ndarray | None, dict[str, Any]]:
     """Put the integrator and its Context into the state of a checkpoint.
+
+    Return what it held beside that: the reference geometry (n_atoms, 3), nm, or None, and the extra data.
 
     Raises CheckpointError, with nothing changed, if the file is damaged or belongs to another model, another kind of
     integrator or other settings.
@@ -124,7 +117,7 @@ def load(path: str | os.PathLike[str], context: Any, integrator: Any) -> Loaded:
     context.setTime(about["time"])
     context.setStepCount(about["step"])
     integrator.set_motion(state, momentum)
-    return Loaded(geometry, about["extra"])
+    return geometry, about["extra"]
 
 
 def write(path: str | os.PathLike[str], kind: str, about: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> None:

@@ -23,22 +23,13 @@ CONSTANT = "energy of the angles and torsions inside rigid units"
 """Name of the force that stands for the terms that were dropped."""
 
 
-@dataclass(frozen=True)
-class _Kind:
-    """How to read the terms of one kind of force: how many there are, term i, and how many atoms lead it."""
-
-    count: str
-    get: str
-    add: str
-    n_atoms: int
-
-
 _KINDS = {
-    openmm.HarmonicAngleForce: _Kind("getNumAngles", "getAngleParameters", "addAngle", 3),
-    openmm.PeriodicTorsionForce: _Kind("getNumTorsions", "getTorsionParameters", "addTorsion", 4),
-    openmm.RBTorsionForce: _Kind("getNumTorsions", "getTorsionParameters", "addTorsion", 4),
+    openmm.HarmonicAngleForce: ("Angle", 3),
+    openmm.PeriodicTorsionForce: ("Torsion", 4),
+    openmm.RBTorsionForce: ("Torsion", 4),
 }
-"""The forces whose terms are dropped. Custom forces stay as they are: what they compute is theirs to say."""
+"""The forces whose terms are dropped: what they call a term, and how many atoms it begins with. Custom forces stay as
+they are: what they compute is theirs to say."""
 
 
 @dataclass(frozen=True)
@@ -97,9 +88,8 @@ def drop_rigid_terms(system: Any, tree: TreeModel) -> tuple[Any, DroppedTerms]:
     for place in places:
         force = system.getForce(place)
         kept, rigid = _split(force, inside)
-        terms = _KINDS[type(force)]
-        dropped += getattr(rigid, terms.count)()
-        total += getattr(force, terms.count)()
+        dropped += _count(rigid)
+        total += _count(force)
         constant.addForce(rigid)
         lean.addForce(kept)
     for place in reversed(places):
@@ -116,17 +106,21 @@ def lacks_rigid_terms(system: Any) -> bool:
 
 def _split(force: Any, inside: Callable[[Iterable[int]], bool]) -> tuple[Any, Any]:
     """Return two forces like `force`: one with the terms that vary, one with those inside a rigid unit."""
-    terms = _KINDS[type(force)]
+    term, n_atoms = _KINDS[type(force)]
     parts = (type(force)(), type(force)())
     for part in parts:
         part.setName(force.getName())
         part.setForceGroup(force.getForceGroup())
         part.setUsesPeriodicBoundaryConditions(force.usesPeriodicBoundaryConditions())
-    for i in range(getattr(force, terms.count)()):
-        values = getattr(force, terms.get)(i)
-        part = parts[1] if inside(values[: terms.n_atoms]) else parts[0]
-        getattr(part, terms.add)(*values)
+    for i in range(_count(force)):
+        values = getattr(force, f"get{term}Parameters")(i)
+        part = parts[1] if inside(values[:n_atoms]) else parts[0]
+        getattr(part, f"add{term}")(*values)
     return parts
+
+
+def _count(force: Any) -> int:
+    return getattr(force, f"getNum{_KINDS[type(force)][0]}s")()
 
 
 def _energy(system: Any, positions: np.ndarray) -> float:

@@ -13,8 +13,8 @@ from __future__ import annotations
 import os
 import shutil
 import warnings
-from collections.abc import Iterable, Mapping
-from contextlib import suppress
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Self
 
@@ -90,10 +90,7 @@ class RunFiles:
             raise OutputError(f"cannot make the folder {self.path}: {getattr(error, 'strerror', error)}") from error
         self.lock()
         self._check_free(overwrite)  # nobody was faster
-        for pattern in WRITTEN:
-            for path in self.path.glob(pattern):
-                path.unlink(missing_ok=True)
-        self.remove_unfinished()
+        self._clear()
 
     def _check_free(self, overwrite: bool) -> None:
         try:
@@ -143,10 +140,7 @@ class RunFiles:
 
     def discard(self) -> None:
         """Remove a run that failed before it began, and the folders that were made for it."""
-        for pattern in WRITTEN:
-            for path in self.path.glob(pattern):
-                path.unlink(missing_ok=True)
-        self.remove_unfinished()
+        self._clear()
         self.release()
         if self._made:
             (self.path / LOCK).unlink(missing_ok=True)
@@ -154,17 +148,32 @@ class RunFiles:
             with suppress(OSError):  # what others have put there stays
                 folder.rmdir()
 
+    def _clear(self) -> None:
+        """Remove all that runs write; other files stay."""
+        self._remove("{}")
+        self.remove_unfinished()
+
     def remove_unfinished(self) -> None:
         """Remove files that a killed run was writing; they never got their names."""
-        for pattern in WRITTEN:
-            for path in self.path.glob(f".{pattern}.*"):
+        self._remove(".{}.*")
+
+    def _remove(self, pattern: str) -> None:
+        for name in WRITTEN:
+            for path in self.path.glob(pattern.format(name)):
                 path.unlink(missing_ok=True)
 
-    def cannot_write(self, error: OSError) -> OutputError:
-        """Return what to raise when a file of a run that has begun cannot be written."""
-        return OutputError(
-            f"cannot write to {self.path}: {error.strerror or error}; the run can be resumed from its last checkpoint"
-        )
+    @contextmanager
+    def writing(self) -> Iterator[None]:
+        """Turn errors of the system within the block, which writes files of a run that has begun, into OutputError."""
+        try:
+            yield
+        except OutputError:
+            raise
+        except OSError as error:
+            raise OutputError(
+                f"cannot write to {self.path}: {error.strerror or error}; the run can be resumed from its last "
+                "checkpoint"
+            ) from error
 
     # ------------------------------------------------------------------ what a checkpoint vouches for
 
@@ -185,15 +194,13 @@ class RunFiles:
         if not self.checkpoint.exists():
             return
         temporary = self.path / f".{PREVIOUS}.new"
-        try:
+        with self.writing():
             temporary.unlink(missing_ok=True)
             try:
                 os.link(self.checkpoint, temporary)
             except OSError:  # a file system without links
                 shutil.copyfile(self.checkpoint, temporary)
             os.replace(temporary, self.previous)
-        except OSError as error:
-            raise self.cannot_write(error) from error
 
     def read_checkpoint(self, names: tuple[str, ...] = ()) -> tuple[dict[str, Any], dict[str, Any]]:
         """Return the description and the named arrays of the checkpoint; a damaged one says what can be saved."""

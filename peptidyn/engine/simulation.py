@@ -176,9 +176,8 @@ class TorsionSimulation(app.Simulation):
 
         A reference geometry that was relaxed before the checkpoint comes with it.
         """
-        loaded = checkpoints.load(path, self.context, self.integrator)
-        self._geometry = loaded.geometry
-        return loaded.extra
+        self._geometry, extra = checkpoints.load(path, self.context, self.integrator)
+        return extra
 
 
 def find_platform(name: str) -> Any:

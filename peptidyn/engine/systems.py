@@ -150,7 +150,7 @@ def load_force_field(
     if solvent not in SOLVENTS:
         raise ArgumentError(f"the solvent is {solvent!r}, expected one of {', '.join(SOLVENTS)}")
     names = _names(forcefield)
-    files = [_file_name(name) for name in names]
+    files = [FORCE_FIELDS.get(name, name) for name in names]
     if solvent == "gbn2":
         files.append("implicit/gbn2.xml")
     elif solvent in WATER_MODELS and names[0] in FORCE_FIELDS:
@@ -208,10 +208,6 @@ def _check_box(topology: Any, cutoff: float) -> None:
             f"the periodic box is {width:.2f} nm wide, less than twice the cutoff of {cutoff:g} nm; use a larger box "
             "or a smaller cutoff"
         )
-
-
-def _file_name(name: str) -> str:
-    return FORCE_FIELDS.get(name, name)
 
 
 def _reason(error: Exception) -> str:

@@ -132,7 +132,8 @@ class TorsionReporter:
             self._open_rows()
 
     def _open_csv(self) -> None:
-        header = ",".join([*QUANTITIES.values(), *self._labels()]) + "\n"
+        columns = [*QUANTITIES.values(), *(_label(c) for c in self._tree.coordinates if self.coordinates)]
+        header = ",".join(columns) + "\n"
         lines = self._stream.read_bytes().splitlines(True) if self._goes_on() else []
         if lines and lines[0].decode("utf-8") != header:
             raise ArgumentError(f"{self.path} holds other columns than this simulation reports; choose another name")
@@ -169,11 +170,6 @@ class TorsionReporter:
     @property
     def _width(self) -> int:
         return row_width(self._tree, self.coordinates)
-
-    def _labels(self) -> list[str]:
-        if not self.coordinates:
-            return []
-        return [_label(c) for c in self._tree.coordinates]
 
     def close(self) -> None:
         """Close the file; for npz, write it from the rows. A file that was never opened is not touched."""

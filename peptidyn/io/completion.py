@@ -68,13 +68,6 @@ def complete(structure: Structure, *, pH: float = 7.0, variants: Mapping[int, st
     return _assemble(whole, apart, topology, positions, pH)
 
 
-def _reference_platform() -> Any:
-    """The platform that gives the same bits every time; for this much work it is as fast as the others."""
-    from openmm import Platform
-
-    return Platform.getPlatformByName("Reference")
-
-
 # ---------------------------------------------------------------------- before
 
 
@@ -170,6 +163,8 @@ def _may_be_loose(atoms: Atoms, residue: int, positions: np.ndarray) -> bool:
 
 def _add_heavy_atoms(topology: Topology, positions: np.ndarray) -> tuple[Topology, np.ndarray]:
     """Add the missing heavy atoms of residues that are there, and OXT at the ends of the pieces of chain."""
+    from openmm.app import Element
+
     atoms = atoms_from_topology(topology)
     shapes = _shapes()
     surroundings = Surroundings(positions)
@@ -194,24 +189,14 @@ def _add_heavy_atoms(topology: Topology, positions: np.ndarray) -> tuple[Topolog
                 added[lack.residue] = places
     if not added:
         return topology, positions
-    extra = {r: [(name, _element(name)) for name in places] for r, places in added.items()}
+    # heavy atoms of standard residues have elements of one letter, with which their names begin
+    extra = {r: [(name, Element.getBySymbol(name[0])) for name in places] for r, places in added.items()}
     bigger = copy_topology(topology, bonds_of(topology), extra_atoms=extra)
     bigger.createStandardBonds()
     rows = []
-    for r, members in enumerate(_residue_members(atoms)):
-        rows += [positions[a] for a in members] + list(added.get(r, {}).values())
+    for r, members in enumerate(np.split(positions, np.flatnonzero(np.diff(atoms.residue)) + 1)):
+        rows += [*members, *added.get(r, {}).values()]
     return bigger, np.array(rows)
-
-
-def _residue_members(atoms: Atoms) -> list[np.ndarray]:
-    return np.split(np.arange(atoms.n_atoms), np.flatnonzero(np.diff(atoms.residue)) + 1)
-
-
-def _element(name: str) -> Any:
-    """Heavy atoms of standard residues are named by one-letter elements."""
-    from openmm.app import Element
-
-    return Element.getBySymbol(name[0])
 
 
 @cache
@@ -242,13 +227,14 @@ def _add_hydrogen_atoms(
     topology: Topology, positions: np.ndarray, pH: float, variants: Mapping[int, str]
 ) -> tuple[Topology, np.ndarray]:
     """Let OpenMM's Modeller say which hydrogens there are; it only puts them roughly in place."""
-    from openmm import unit
+    from openmm import Platform, unit
     from openmm.app import Modeller
 
     wanted = [_variant(residue, variants.get(residue.index)) for residue in topology.residues()]
     _spare_closed_rings(topology, wanted, pH)
     modeller = Modeller(topology, positions * unit.nanometer)
-    modeller.addHydrogens(pH=pH, variants=wanted, platform=_reference_platform())
+    # this platform gives the same bits every time, and for so little work it is as fast as the others
+    modeller.addHydrogens(pH=pH, variants=wanted, platform=Platform.getPlatformByName("Reference"))
     return modeller.topology, plain_array(modeller.positions)
 
 

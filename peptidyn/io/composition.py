@@ -168,16 +168,12 @@ def _missing_hydrogens(atoms: Atoms, template: StandardResidue, residue: int, ex
     for parent, hydrogens in by_parent.items():
         atom = present[parent]
         bonded = atoms.neighbours[atom]
-        at_end = atom not in external and not (parent[0] == "O" and _heavy_count(atoms, atom) > 1)
+        have = sum(1 for b in bonded if atoms.element[b] in HYDROGENS)
+        at_end = atom not in external and not (parent[0] == "O" and len(bonded) - have > 1)
         expected = [h for h in hydrogens if not h.terminal or at_end]
         # An amino end has three hydrogens when charged and two when neutral: both are complete.
         spare = 1 if at_end and parent == "N" and any(h.terminal for h in expected) else 0
-        have = sum(1 for b in bonded if atoms.element[b] in HYDROGENS)
         if have < len(expected) - spare:
             absent = [h.name for h in expected if h.name not in present]
             missing.extend(absent[: len(expected) - have])
     return tuple(missing)
-
-
-def _heavy_count(atoms: Atoms, atom: int) -> int:
-    return sum(1 for b in atoms.neighbours[atom] if atoms.element[b] not in HYDROGENS)

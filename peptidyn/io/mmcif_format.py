@@ -15,10 +15,9 @@ from peptidyn.core.errors import StructureError
 from peptidyn.core.residues import standard_name
 from peptidyn.core.units import plain_array
 from peptidyn.io.altlocs import Site, choose_locations, site_name
-from peptidyn.io.raw import RawStructure, altloc_note, is_cell, models_note, one_line
+from peptidyn.io.raw import CELL, RawStructure, altloc_note, is_cell, models_note, one_line
 
 _COVALENT = ("covale", "disulf", "modres")
-_CELL = ("length_a", "length_b", "length_c", "angle_alpha", "angle_beta", "angle_gamma")
 
 
 @dataclass(frozen=True)
@@ -230,7 +229,7 @@ def _openmm_reader(
 
 
 def _cell(table: dict[str, list[str]], name: str) -> dict[str, list[str]]:
-    cell = {f"_cell.{key}": table.get(f"_cell.{key}", [""])[:1] for key in _CELL}
+    cell = {f"_cell.{key}": table.get(f"_cell.{key}", [""])[:1] for key in CELL}
     values = [_number(value[0], 0.0) for value in cell.values()]
     return cell if is_cell(values, f"{name}: ") else {}
 

@@ -148,6 +148,7 @@ def _read_topology(
 ) -> tuple[Any, Callable[..., Any]]:  # fmt: skip
     """Return the Topology and what makes the System."""
     from openmm import app
+    from openmm.app.internal.unitcell import computeLengthsAndAngles
 
     suffix = path.suffix.lower()
     if suffix in AMBER:
@@ -159,17 +160,10 @@ def _read_topology(
         return top.topology, top.createSystem
     psf = app.CharmmPsfFile(str(path))
     if box is not None:
-        psf.setBox(*(np.linalg.norm(plain_array(v)) for v in box), *_box_angles(box))
+        psf.setBox(*computeLengthsAndAngles(box))
     chosen = app.CharmmParameterSet(*(os.fspath(name) for name in parameters))
 
     def create(**options: Any) -> Any:
         return psf.createSystem(chosen, **options)
 
     return psf.topology, create
-
-
-def _box_angles(box: Any) -> tuple[float, ...]:
-    """Return alpha, beta, gamma of box vectors, rad."""
-    from openmm.app.internal.unitcell import computeLengthsAndAngles
-
-    return tuple(computeLengthsAndAngles(box)[3:])

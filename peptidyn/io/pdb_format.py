@@ -23,19 +23,7 @@ _END_OF_COORDINATES = 54
 _COORDINATES = re.compile(r"( *-?\d+\.\d+ *){3}")
 """Three numbers with decimals, in the columns where atoms have them."""
 
-_WITH_NUMBERS = (
-    "ANISOU",
-    "REMARK",
-    "SCALE1",
-    "SCALE2",
-    "SCALE3",
-    "ORIGX1",
-    "ORIGX2",
-    "ORIGX3",
-    "MTRIX1",
-    "MTRIX2",
-    "MTRIX3",
-)
+_WITH_NUMBERS = ("ANISOU", "REMARK", *(f"{name}{row}" for name in ("SCALE", "ORIGX", "MTRIX") for row in (1, 2, 3)))
 """Records that may hold such numbers and are no atoms."""
 
 
@@ -212,11 +200,8 @@ def _guessed_elements_note(atoms: list[str]) -> list[Note]:
     without = sum(1 for line in atoms if not line[76:78].strip())
     if not without:
         return []
-    return [
-        Note(
-            "guessed-elements", f"{counted(without, 'atom')} without an element in the file: it was taken from the name"
-        )
-    ]
+    text = f"{counted(without, 'atom')} without an element in the file: it was taken from the name"
+    return [Note("guessed-elements", text)]
 
 
 def _openmm_reader(atoms: list[str], ends: set[int], lines: _Lines, name: str) -> PDBFile:

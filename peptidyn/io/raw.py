@@ -20,6 +20,9 @@ PDB = (".pdb", ".ent")
 MMCIF = (".cif", ".mmcif")
 PACKED = (".gz", ".bz2")
 
+CELL = ("length_a", "length_b", "length_c", "angle_alpha", "angle_beta", "angle_gamma")
+"""Of a unit cell, as mmCIF names them."""
+
 
 def extension(path: Path) -> str:
     """Return how the name of a file ends, in lower case and without .gz or .bz2: ``.pdb`` of ``1UBQ.PDB.gz``."""

@@ -180,10 +180,8 @@ def _settle(raw: RawStructure, name: str, extra_particles: bool) -> Structure:
 
 
 def _renamed_note(raw: RawStructure) -> list[Note]:
-    changes: Counter[tuple[str, str]] = Counter()
-    for residue, old in zip(raw.topology.residues(), raw.file_names, strict=True):
-        if residue.name != old:
-            changes[old, residue.name] += 1
+    names = zip(raw.file_names, (residue.name for residue in raw.topology.residues()), strict=True)
+    changes = Counter((old, new) for old, new in names if old != new)
     if not changes:
         return []
     listed = ", ".join(f"{old} to {new} ({n})" for (old, new), n in changes.items())

@@ -81,6 +81,17 @@ class Structure:
     notes: tuple[Note, ...] = field(default=())
     virtual_sites: dict[int, tuple[int, ...]] = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        if self.n_atoms == 0:
+            raise StructureError(f"{self.name} holds no atoms")
+        if self.positions.shape != (self.n_atoms, 3):
+            raise StructureError(
+                f"positions have shape {self.positions.shape}, expected ({self.n_atoms}, 3), one row per atom"
+            )
+        check_finite(self.atoms, self.positions)
+        for array in (self.positions, self.masses):
+            array.setflags(write=False)
+
     @property
     def n_atoms(self) -> int:
         """Number of atoms."""
@@ -156,7 +167,7 @@ class Structure:
 
             masses = np.array([system.getParticleMass(i).value_in_unit(unit.dalton) for i in range(atoms.n_atoms)])
             sites = virtual_sites(system)
-        structure = cls._checked(topology, xyz, masses, atoms, name, notes, sites)
+        structure = cls(topology, xyz, masses, atoms, name, tuple(notes), sites)
         if system is not None:
             structure = structure._with_bonds_of(system)
         xyz, note = structure._whole()
@@ -214,41 +225,15 @@ class Structure:
             topology.setPeriodicBoxVectors(reduced_box(trajectory.unitcell_vectors[frame]))
         return cls.from_openmm(topology, None, trajectory.xyz[frame].astype(np.float64), name=name)
 
-    @classmethod
-    def _checked(
-        cls,
-        topology: Topology,
-        positions: np.ndarray,
-        masses: np.ndarray,
-        atoms: Atoms,
-        name: str,
-        notes: tuple[Note, ...],
-        sites: dict[int, tuple[int, ...]],
-    ) -> Structure:
-        if atoms.n_atoms == 0:
-            raise StructureError(f"{name} holds no atoms")
-        if positions.shape != (atoms.n_atoms, 3):
-            raise StructureError(
-                f"positions have shape {positions.shape}, expected ({atoms.n_atoms}, 3), one row per atom"
-            )
-        check_finite(atoms, positions)
-        positions.setflags(write=False)
-        masses = np.ascontiguousarray(masses, dtype=np.float64)
-        masses.setflags(write=False)
-        return cls(topology, positions, masses, atoms, name, tuple(notes), sites)
-
     def with_positions(self, positions: Any) -> Structure:
         """Return the same structure at other positions (nm)."""
-        return self._checked(
-            self.topology, plain_array(positions), self.masses, self.atoms, self.name, self.notes, self.virtual_sites
-        )
+        return replace(self, positions=plain_array(positions))
 
     def with_masses(self, masses: Any) -> Structure:
         """Return the same structure with other masses (Da)."""
         new = plain_array(masses)
         if new.shape != (self.n_atoms,):
             raise ArgumentError(f"masses have shape {new.shape}, expected ({self.n_atoms},)")
-        new.setflags(write=False)
         return replace(self, masses=new)
 
     def with_notes(self, *notes: Note) -> Structure:
@@ -277,14 +262,14 @@ class Structure:
             ends = [int(i) if inside[i] else int(j) for i, j in cut]
             text = f"{counted(len(cut), 'bond')} to atoms left out cut, at {self.atoms.labels(ends)}"
             notes.append(Note("cut", text, tuple(new_index[e] for e in ends)))
-        return self._checked(
-            topology,
-            self.positions[chosen],
-            self.masses[chosen],
-            atoms_from_topology(topology),
-            self.name,
-            tuple(notes),
-            self._sites_among(new_index),
+        return replace(
+            self,
+            topology=topology,
+            positions=self.positions[chosen],
+            masses=self.masses[chosen],
+            atoms=atoms_from_topology(topology),
+            notes=tuple(notes),
+            virtual_sites=self._sites_among(new_index),
         )
 
     def _sites_among(self, new_index: dict[int, int]) -> dict[int, tuple[int, ...]]:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from peptidyn.core.atoms import Atoms
-from peptidyn.core.residues import HYDROGENS
+from peptidyn.core.residues import is_hydrogen
 from peptidyn.io.bonding import longest_bonds
 from peptidyn.io.topology import Bonds
 
@@ -38,15 +38,13 @@ def _terms(system: Any, atoms: Atoms, positions: np.ndarray) -> Iterator[tuple[i
     import openmm
 
     for force in system.getForces():
-        if isinstance(force, openmm.HarmonicBondForce):
-            for n in range(force.getNumBonds()):
-                i, j, length, _ = force.getBondParameters(n)
-                yield i, j, length._value
-        elif isinstance(force, openmm.CustomBondForce):
-            for n in range(force.getNumBonds()):
-                i, j, _ = force.getBondParameters(n)
-                yield i, j, float(np.linalg.norm(positions[i] - positions[j]))
-    hydrogen = np.isin(atoms.element, list(HYDROGENS))
+        if not isinstance(force, openmm.HarmonicBondForce | openmm.CustomBondForce):
+            continue
+        harmonic = isinstance(force, openmm.HarmonicBondForce)
+        for n in range(force.getNumBonds()):
+            i, j, rest, *_ = force.getBondParameters(n)
+            yield i, j, rest._value if harmonic else float(np.linalg.norm(positions[i] - positions[j]))
+    hydrogen = is_hydrogen(atoms)
     for n in range(system.getNumConstraints()):
         i, j, length = system.getConstraintParameters(n)
         if not (hydrogen[i] and hydrogen[j]):

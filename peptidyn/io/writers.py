@@ -12,8 +12,9 @@ import numpy as np
 
 from peptidyn.core.errors import StructureError
 from peptidyn.core.files import write_text
-from peptidyn.core.units import ANGSTROM, plain_array
+from peptidyn.core.units import ANGSTROM
 from peptidyn.io.composition import standard_residues
+from peptidyn.io.raw import CELL
 
 if TYPE_CHECKING:
     from peptidyn.io.structure import Structure
@@ -75,13 +76,11 @@ def _cell(structure: Structure) -> dict[str, str | list[str]]:
     vectors = structure.topology.getPeriodicBoxVectors()
     if vectors is None:
         return {}
-    edges = plain_array(vectors)
-    lengths = np.linalg.norm(edges, axis=1)
-    cosines = (edges / lengths[:, None]) @ (edges / lengths[:, None]).T
-    angles = np.rad2deg(np.arccos([cosines[1, 2], cosines[0, 2], cosines[0, 1]]))
-    names = ("length_a", "length_b", "length_c", "angle_alpha", "angle_beta", "angle_gamma")
-    values = [*(lengths / ANGSTROM).tolist(), *angles.tolist()]
-    return {f"_cell.{name}": [f"{value:.9f}"] for name, value in zip(names, values, strict=True)}
+    from openmm.app.internal.unitcell import computeLengthsAndAngles
+
+    found = np.array(computeLengthsAndAngles(vectors))
+    values = [*(found[:3] / ANGSTROM), *np.rad2deg(found[3:])]
+    return {f"_cell.{name}": [f"{value:.9f}"] for name, value in zip(CELL, values, strict=True)}
 
 
 def _labels(structure: Structure) -> tuple[list[str], list[str]]:

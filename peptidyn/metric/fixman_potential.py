@@ -100,14 +100,13 @@ class FixmanPotential:
         if bad >= 0:
             raise_singular(self.tree, int(self._links[bad]))
         bends, stretches = self.tree.bend_index, self.tree.stretch_index
-        bad_sines = np.abs(np.sin(coordinates[:, bends])) < STRAIGHT
-        if bad_sines.any():
-            where = self.tree.coordinates[bends[int(bad_sines.any(axis=0).argmax())]]
-            raise SolverError(f"{where} is 0 or 180 degrees, where the metric is singular")
-        bad_lengths = ~(coordinates[:, stretches] > 0.0)
-        if bad_lengths.any():
-            where = self.tree.coordinates[stretches[int(bad_lengths.any(axis=0).argmax())]]
-            raise SolverError(f"{where} has no positive length, where the metric is singular")
+        for places, singular, what in (
+            (bends, np.abs(np.sin(coordinates[:, bends])) < STRAIGHT, "is 0 or 180 degrees"),
+            (stretches, ~(coordinates[:, stretches] > 0.0), "has no positive length"),
+        ):
+            if singular.any():
+                where = self.tree.coordinates[places[int(singular.any(axis=0).argmax())]]
+                raise SolverError(f"{where} {what}, where the metric is singular")
         value += self.constant - 2.0 * self.tree.log_jacobian(coordinates)
         if want_gradient:
             gradient[:, bends] -= 2.0 / np.tan(coordinates[:, bends])

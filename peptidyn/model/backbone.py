@@ -170,20 +170,15 @@ class BackboneTable:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the table as plain lists and numbers (rad, nm), ready for JSON."""
-        rows = [
-            {
-                "k": row + 1,
-                "atom_index": int(self.atoms[row]),
-                "residue": self.residues[row],
-                "atom": self.names[row],
-                "beta": float(self.beta[row]),
-                "b": float(self.b[row]),
-                "c": float(self.c[row]),
-                "gamma": float(self.gamma[row]),
-                "torsion": torsion or None,
-            }
-            for row, torsion in enumerate(self.torsion_names)
-        ]
+        columns = {
+            "k": range(1, len(self) + 1),
+            "atom_index": self.atoms.tolist(),
+            "residue": self.residues,
+            "atom": self.names,
+            **{name: getattr(self, name).tolist() for name in ("beta", "b", "c", "gamma")},
+            "torsion": [torsion or None for torsion in self.torsion_names],
+        }
+        rows = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
         units = {"angle": "rad", "length": "nm"}
         return {"chain": self.chain, "units": units, "base": self.base.tolist(), "rows": rows}
 

@@ -118,11 +118,11 @@ class _Namer:
             return self._beyond_bend(j, a), bool(self.hydrogen[a]), _branch(name), name, a
 
         candidates = sorted((a for a in self.atoms.neighbours[j] if a != k), key=rank)
-        for a in candidates:
-            angle = bond_angle(self.positions[a], self.positions[j], self.positions[k])
-            if COLLINEAR < angle < np.pi - COLLINEAR:
-                return a
-        return -1
+        return next((a for a in candidates if self._bent(a, j, k)), -1)
+
+    def _bent(self, i: int, j: int, k: int) -> bool:
+        """True if three atoms do not lie on one line."""
+        return COLLINEAR < bond_angle(self.positions[i], self.positions[j], self.positions[k]) < np.pi - COLLINEAR
 
     def _beyond_bend(self, j: int, a: int) -> bool:
         """True if `a` is the far atom of a backbone angle centred on j, so that opening the angle moves it."""
@@ -227,7 +227,8 @@ class _Namer:
         depth, near, far = self._depth(residue, j, k)
         if not 1 <= depth <= 5:
             return None
-        i, l = (self._before(residue, near, far), self.plane_atom(far, near))
+        table = atoms.residue_atoms[residue]
+        i, l = table["N"] if near == table["CA"] else self.plane_atom(near, far), self.plane_atom(far, near)
         if i < 0 or l < 0:
             return None
         return Soft("torsion", CHIS[depth - 1], (i, near, far, l), residue)
@@ -253,10 +254,6 @@ class _Namer:
         near, far = (j, k) if reached[j] < reached[k] else (k, j)
         return reached[far], near, far
 
-    def _before(self, residue: int, near: int, far: int) -> int:
-        table = self.atoms.residue_atoms[residue]
-        return table["N"] if near == table["CA"] else self.plane_atom(near, far)
-
     def _previous_carbon(self, nitrogen: int, residue: int) -> int:
         """Return the carbonyl carbon that precedes `nitrogen`, or -1."""
         for a in self.whole.neighbours[nitrogen]:
@@ -267,10 +264,9 @@ class _Namer:
 
     def _next_nitrogen(self, carbon: int, residue: int) -> int:
         """Return the nitrogen that follows `carbon` in the next residue, or -1."""
-        for a in self.atoms.neighbours[carbon]:
-            if self.atoms.residue[a] != residue and self.atoms.element[a] == "N":
-                return a
-        return -1
+        atoms = self.atoms
+        bonded = (a for a in atoms.neighbours[carbon] if atoms.residue[a] != residue and atoms.element[a] == "N")
+        return next(bonded, -1)
 
     def _named_or_plane(self, atom: int, partner: int, names: tuple[str, ...]) -> int:
         own = self.atoms.residue[atom]
@@ -283,8 +279,7 @@ class _Namer:
     def _measured(self, kind: str, quad: tuple[int, int, int, int], residue: int) -> Soft:
         """Return the rotor after checking that its four atoms define a dihedral."""
         for triple in (quad[:3], quad[1:]):
-            angle = bond_angle(*(self.positions[a] for a in triple))
-            if not COLLINEAR < angle < np.pi - COLLINEAR:
+            if not self._bent(*triple):
                 raise ModelError(
                     f"{kind} cannot be measured: the atoms {self.atoms.labels(triple)} lie on one line; "
                     "repair the coordinates of these atoms"

@@ -138,13 +138,9 @@ def _pairs(bonds: np.ndarray) -> set[tuple[int, ...]]:
 
 def _ring_phi(atoms: Atoms, ring: set[tuple[int, ...]]) -> list[HardBond]:
     """Return the phi bonds that lie in a ring: proline's."""
-    found = []
-    for residue in range(atoms.n_residues):
-        if is_amino_acid(atoms, residue):
-            key = _pair(atoms.residue_atoms[residue]["N"], atoms.residue_atoms[residue]["CA"])
-            if key in ring:
-                found.append(HardBond("phi", key, "in a ring"))
-    return found
+    tables = [table for r, table in enumerate(atoms.residue_atoms) if is_amino_acid(atoms, r)]
+    bonds = [_pair(table["N"], table["CA"]) for table in tables]
+    return [HardBond("phi", bond, "in a ring") for bond in bonds if bond in ring]
 
 
 class _Branches:

@@ -389,9 +389,7 @@ class TreeModel:
         -------
         Fit
         """
-        x = plain_array(positions)
-        if x.shape != (self.n_atoms, 3):
-            raise ArgumentError(f"positions have shape {x.shape}, expected ({self.n_atoms}, 3)")
+        x = self._per_atom("positions", positions)
         bad = np.flatnonzero(~np.isfinite(x).all(axis=1))
         if bad.size:
             raise ArgumentError(f"positions are not finite numbers at {self.atoms.labels(bad)}")
@@ -414,10 +412,7 @@ class TreeModel:
 
     def with_geometry(self, positions: Any) -> TreeModel:
         """Return the same tree with `positions` (n_atoms, 3), nm, as its reference geometry; O(n)."""
-        x = plain_array(positions)
-        if x.shape != (self.n_atoms, 3):
-            raise ArgumentError(f"positions have shape {x.shape}, expected ({self.n_atoms}, 3)")
-        geometry: dict[str, Any] = reference_geometry(self, x, self.masses)
+        geometry: dict[str, Any] = reference_geometry(self, self._per_atom("positions", positions), self.masses)
         return self._with(geometry)
 
     def with_masses(self, masses: Any) -> TreeModel:
@@ -495,9 +490,7 @@ class TreeModel:
 
         Base components come first in every molecule: the torque about the base origin, then the force.
         """
-        F = plain_array(forces)
-        if F.shape != (self.n_atoms, 3):
-            raise ArgumentError(f"forces have shape {F.shape}, expected ({self.n_atoms}, 3)")
+        F = self._per_atom("forces", forces)
         R, p = self.poses(state)
         a = self._axes(R)
         torque = np.empty((self.n_links, 3))
@@ -561,6 +554,13 @@ class TreeModel:
         u = np.empty((self.n_links, 3))
         kinematics.link_twists(self.parent, self.joint, self.dof, self._axes(R), p, v, w, u)
         return w, u
+
+    def _per_atom(self, name: str, value: Any) -> np.ndarray:
+        """Return `value` as a new float64 array (n_atoms, 3); raise ArgumentError naming it if it is not one."""
+        x = plain_array(value)
+        if x.shape != (self.n_atoms, 3):
+            raise ArgumentError(f"{name} have shape {x.shape}, expected ({self.n_atoms}, 3)")
+        return x
 
     def check_dof_vector(self, name: str, value: Any) -> np.ndarray:
         """Return `value` as a new float64 array (n_dof,); raise ArgumentError naming it if it is not one."""

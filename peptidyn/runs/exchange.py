@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import asdict, dataclass, replace
-from pathlib import Path
+from dataclasses import asdict, replace
 from typing import Any
 
 import numpy as np
@@ -22,7 +21,7 @@ from peptidyn.runs.model import (
     platform_name,
 )
 from peptidyn.runs.preparation import prepare_structure
-from peptidyn.runs.run import Say, check_goal, find_place
+from peptidyn.runs.run import RunResult, Say, check_goal, find_place
 from peptidyn.runs.run_folder import RunFolder
 from peptidyn.runs.settings import ExchangeSettings
 from peptidyn.runs.signals import StopRequest
@@ -37,15 +36,6 @@ ON_CORES = ("CPU", "Reference")
 """Platforms on which replicas run side by side as quickly as there are cores."""
 
 
-@dataclass(frozen=True)
-class ExchangeResult:
-    """Where a run ended: its folder, what summary.json holds, and whether it stopped before its end."""
-
-    folder: Path
-    summary: dict[str, Any]
-    interrupted: bool
-
-
 def exchange(
     file: str | os.PathLike[str] | None = None,
     *,
@@ -58,7 +48,7 @@ def exchange(
     progress: bool = True,
     say: Say = print,
     **settings: Any,
-) -> ExchangeResult:
+) -> RunResult:
     """Run replica exchange of a structure, or continue a run.
 
     Parameters
@@ -73,7 +63,7 @@ def exchange(
 
     Returns
     -------
-    ExchangeResult
+    RunResult
     """
     chosen, place, go_on = find_place(ExchangeSettings(), file, config, folder, resume, overwrite, settings)
     prepared, positions = None, None
@@ -105,7 +95,7 @@ def exchange(
         )
         summary = _summarise(replicas, chosen, model)
         place.write_summary(summary)
-        return ExchangeResult(place.path, summary, not summary["complete"])
+        return RunResult(place.path, summary, not summary["complete"])
 
 
 def _tune(replicas: ReplicaExchange, settings: ExchangeSettings, say: Say) -> None:

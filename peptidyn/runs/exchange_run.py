@@ -187,7 +187,10 @@ class ExchangeRun:
                 if target.suffix == ".dcd":
                     out.write(10.0 * xyz, cell_lengths=None if lengths is None else 10.0 * lengths, cell_angles=angles)
                 else:
-                    box = None if lengths is None or angles is None else _box_vectors(lengths, angles)
+                    box = None
+                    if lengths is not None and angles is not None:
+                        vectors = mdtraj.utils.lengths_and_angles_to_box_vectors(*lengths.T, *angles.T)
+                        box = np.stack(vectors, axis=1).astype(np.float32)
                     out.write(xyz, time=iteration[done : done + len(xyz)], box=box)
                 done += len(xyz)
         return len(places)
@@ -228,8 +231,3 @@ def _runs(frames: np.ndarray) -> Iterator[tuple[int, int]]:
     """Yield first and last (exclusive) place of every stretch of consecutive numbers in `frames`."""
     if len(frames):
         yield from pairwise([0, *(np.flatnonzero(np.diff(frames) != 1) + 1).tolist(), len(frames)])
-
-
-def _box_vectors(lengths: np.ndarray, angles: np.ndarray) -> np.ndarray:
-    vectors = mdtraj.utils.unitcell.lengths_and_angles_to_box_vectors(*lengths.T, *angles.T)
-    return np.stack(vectors, axis=1).astype(np.float32)

@@ -7,10 +7,9 @@ that fails is listed with the reason, and the others go on.
 
 from __future__ import annotations
 
-import csv
-import io
 import os
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from peptidyn.core.errors import ArgumentError
-from peptidyn.core.files import write_text
+from peptidyn.core.tables import write_csv
 from peptidyn.runs.run import run
 from peptidyn.runs.run_folder import RunFolder
 from peptidyn.runs.settings import RunSettings, resolve_settings
@@ -101,14 +100,11 @@ def run_ensemble(
         if own.get("file") is not None:
             own["file"] = str(Path(own["file"]).absolute())  # workers may have another current folder
         tasks.append((i, own, str(target / f"run-{i:03d}")))
-    engine = make_backend(backend if client is None else client, workers)
-    try:
+    with closing(make_backend(backend if client is None else client, workers)) as engine:
         outcomes = engine.run(_run_one, tasks)
-    finally:
-        engine.close()
     rows = [_row(task, outcome) for task, outcome in zip(tasks, outcomes, strict=True)]
     target.mkdir(parents=True, exist_ok=True)
-    write_text(target / TABLE, _to_csv(rows))
+    write_csv(target / TABLE, COLUMNS, (row.values() for row in rows))
     return EnsembleResult(target, rows)
 
 
@@ -127,11 +123,7 @@ def _run_one(_: Any, index: int, given: dict[str, Any], folder: str) -> dict[str
     """Run, or continue, one simulation; return its summary."""
     resume = RunFolder(folder).checkpoint.exists()
     given = {} if resume else given
-    return run(folder=folder, resume=resume, overwrite=not resume, progress=False, say=_quiet, **given).summary
-
-
-def _quiet(text: str) -> None:
-    return
+    return run(folder=folder, resume=resume, overwrite=not resume, progress=False, say=lambda _: None, **given).summary
 
 
 def _row(task: tuple[int, dict[str, Any], str], outcome: Any) -> dict[str, Any]:
@@ -141,11 +133,3 @@ def _row(task: tuple[int, dict[str, Any], str], outcome: Any) -> dict[str, Any]:
     if isinstance(outcome, Exception):
         return row | {"status": "failed", "error": str(outcome) or type(outcome).__name__}
     return row | {"status": "done", **{name: outcome[name] for name in COLUMNS if name in outcome}}
-
-
-def _to_csv(rows: list[dict[str, Any]]) -> str:
-    text = io.StringIO()
-    table = csv.DictWriter(text, COLUMNS, lineterminator="\n")
-    table.writeheader()
-    table.writerows(rows)
-    return text.getvalue()

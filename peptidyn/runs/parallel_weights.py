@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -106,11 +107,8 @@ def _map(
     paths = [Path(file).absolute() for file in files]
     if not paths:
         raise ArgumentError("there are no files to analyse")
-    engine = make_backend(backend, workers)
-    try:
+    with closing(make_backend(backend, workers)) as engine:
         outcomes = engine.run(function, [(str(path), *options) for path in paths], tree)
-    finally:
-        engine.close()
     failures = {p: str(o) or type(o).__name__ for p, o in zip(paths, outcomes, strict=True) if isinstance(o, Exception)}
     return FileResults(paths, [None if isinstance(o, Exception) else o for o in outcomes], failures)
 

@@ -14,7 +14,7 @@ import openmm
 from openmm import app
 
 from peptidyn._version import __version__
-from peptidyn.core.errors import ArgumentError, OutputError, StepError
+from peptidyn.core.errors import ArgumentError, StepError
 from peptidyn.core.one_core import OneCore
 from peptidyn.core.progress import Progress
 from peptidyn.core.units import BOLTZMANN
@@ -57,7 +57,7 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True)
 class RunResult:
-    """Where a run ended.
+    """Where a run, or replica exchange, ended.
 
     Attributes
     ----------
@@ -285,13 +285,10 @@ def _produce(
     trajectory = write_frames(str(file), interval, append=frames > 0)
     simulation.reporters += [trajectory, log, torsions]
     try:
-        for reporter in (torsions, log):
-            reporter.open(simulation)
-        extra = _advance(simulation, settings, folder, extra, progress)
-    except OutputError:
-        raise
-    except OSError as error:
-        raise folder.cannot_write(error) from error
+        with folder.writing():
+            for reporter in (torsions, log):
+                reporter.open(simulation)
+            extra = _advance(simulation, settings, folder, extra, progress)
     finally:
         simulation.reporters.clear()
         for reporter in (torsions, log):

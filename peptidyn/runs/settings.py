@@ -220,8 +220,8 @@ class ModelSettings:
 
     @property
     def dynamics(self) -> str:
-        """Which default time steps hold: ``langevin``, ``ghmc`` or ``nve``."""
-        return "ghmc"
+        """Which default time steps hold: those of the ensemble, which runs of every kind have."""
+        return self.ensemble  # type: ignore[attr-defined]
 
     @property
     def hottest(self) -> float:
@@ -374,11 +374,6 @@ class RunSettings(ModelSettings):
         return self.ensemble != "nve" if self.fixman is None else self.fixman
 
     @property
-    def dynamics(self) -> str:
-        """The ensemble, whose default time steps hold."""
-        return self.ensemble
-
-    @property
     def hottest(self) -> float:
         """The temperature, K."""
         return self.temperature
@@ -459,11 +454,6 @@ class ExchangeSettings(ModelSettings):
         """Which distribution is sampled, in words."""
         text = PRESETS["flexible"].distribution if self.exact else super().distribution
         return f"{text}; with the time-step error of Langevin dynamics" if self.ensemble == "langevin" else text
-
-    @property
-    def dynamics(self) -> str:
-        """The ensemble, whose default time steps hold."""
-        return self.ensemble
 
 
 def _shown(value: Any) -> str:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager, suppress
-from typing import Any, Protocol
+from typing import Any
 
 from peptidyn.core.errors import ArgumentError, BackendError, MissingDependencyError
 
@@ -30,30 +30,31 @@ CONNECT_SECONDS = 10.0
 """How long to wait for an answer of a scheduler."""
 
 
-class Backend(Protocol):
-    """Runs functions on many arguments."""
+Function = Callable[..., Any]
+Tasks = Sequence[tuple[Any, ...]]
+"""Arguments of a function, for every time that it is called."""
 
-    @property
-    def workers(self) -> int:
-        """How many tasks run at a time."""
-        ...
+Wait = Callable[[], list[Any]]
+"""Waits for the results of all tasks."""
 
-    def run(self, function: Callable[..., Any], tasks: Sequence[tuple[Any, ...]], shared: Any = None) -> list[Any]:
+
+class Backend(ABC):
+    """Runs functions on many arguments. A backend of the user's needs `run` and `close`."""
+
+    def run(self, function: Function, tasks: Tasks, shared: Any = None) -> list[Any]:
         """Return ``[function(shared, *task) for task in tasks]``, with the exception in place of a result that failed.
 
         `shared` is sent to every worker once.
         """
-        ...
+        return self.start(function, tasks, shared)()
 
-    def start(
-        self, function: Callable[..., Any], tasks: Sequence[tuple[Any, ...]], shared: Any = None
-    ) -> Callable[[], list[Any]]:
+    @abstractmethod
+    def start(self, function: Function, tasks: Tasks, shared: Any = None) -> Wait:
         """Begin what `run` does, as far as other threads or processes can, and return what waits for the results."""
-        ...
 
     def close(self) -> None:
         """End workers that were started here."""
-        ...
+        return
 
 
 def count_cores() -> int:
@@ -88,9 +89,7 @@ def make_backend(backend: Any = "serial", workers: int | None = None) -> Backend
     raise ArgumentError(f"the backend is {backend!r}, expected {', '.join(BACKENDS)} or a dask.distributed Client")
 
 
-def start_tasks(
-    backend: Any, function: Callable[..., Any], tasks: Sequence[tuple[Any, ...]], shared: Any
-) -> Callable[[], list[Any]]:
+def start_tasks(backend: Any, function: Function, tasks: Tasks, shared: Any) -> Wait:
     """Return ``backend.start(...)``; a backend of the user's that has `run` alone begins when results are asked for."""
     if hasattr(backend, "start"):
         return backend.start(function, tasks, shared)
@@ -115,45 +114,20 @@ def connect(address: str, timeout: float = CONNECT_SECONDS) -> Any:
         ) from error
 
 
-class SerialBackend:
+class SerialBackend(Backend):
     """One task after the other, here."""
 
-    workers = 1
-
-    def run(self, function: Callable[..., Any], tasks: Sequence[tuple[Any, ...]], shared: Any = None) -> list[Any]:
-        return [_attempt(function, shared, task) for task in tasks]
-
-    def start(
-        self, function: Callable[..., Any], tasks: Sequence[tuple[Any, ...]], shared: Any = None
-    ) -> Callable[[], list[Any]]:
-        return lambda: self.run(function, tasks, shared)
-
-    def close(self) -> None:
-        pass
+    def start(self, function: Function, tasks: Tasks, shared: Any = None) -> Wait:
+        return lambda: [_attempt(function, shared, task) for task in tasks]
 
 
-class _Starting(ABC):
-    """What is started elsewhere is run by starting it and waiting."""
-
-    @abstractmethod
-    def start(
-        self, function: Callable[..., Any], tasks: Sequence[tuple[Any, ...]], shared: Any = None
-    ) -> Callable[[], list[Any]]: ...
-
-    def run(self, function: Callable[..., Any], tasks: Sequence[tuple[Any, ...]], shared: Any = None) -> list[Any]:
-        return self.start(function, tasks, shared)()
-
-
-class ThreadBackend(_Starting):
+class ThreadBackend(Backend):
     """Threads of this process: good where most time is spent inside OpenMM."""
 
     def __init__(self, workers: int):
-        self.workers = workers
         self._pool = ThreadPoolExecutor(workers, thread_name_prefix="peptidyn")
 
-    def start(
-        self, function: Callable[..., Any], tasks: Sequence[tuple[Any, ...]], shared: Any = None
-    ) -> Callable[[], list[Any]]:
+    def start(self, function: Function, tasks: Tasks, shared: Any = None) -> Wait:
         futures = [self._pool.submit(_attempt, function, shared, task) for task in tasks]
         return lambda: [future.result() for future in futures]
 
@@ -161,7 +135,7 @@ class ThreadBackend(_Starting):
         self._pool.shutdown(cancel_futures=True)
 
 
-class ProcessBackend(_Starting):
+class ProcessBackend(Backend):
     """Processes on this machine. A process that dies is replaced, and its tasks run again.
 
     Processes are started afresh (not forked), because OpenMM and numba hold threads; a script that uses them keeps its
@@ -185,9 +159,7 @@ class ProcessBackend(_Starting):
             self._shared = shared
         return self._pool
 
-    def start(
-        self, function: Callable[..., Any], tasks: Sequence[tuple[Any, ...]], shared: Any = None
-    ) -> Callable[[], list[Any]]:
+    def start(self, function: Function, tasks: Tasks, shared: Any = None) -> Wait:
         def submit(places: list[int]) -> dict[int, Future[Any]]:
             futures: dict[int, Future[Any]] = {}
             with suppress(BrokenProcessPool):  # tasks without a future are lost, too
@@ -206,7 +178,7 @@ class ProcessBackend(_Starting):
             self._pool = None
 
 
-class DaskBackend(_Starting):
+class DaskBackend(Backend):
     """The workers of a dask.distributed Client, which stays open: it is the user's.
 
     The scheduler runs the tasks of a lost worker again on another one. `shared` is a task too, so that it can be made
@@ -218,19 +190,12 @@ class DaskBackend(_Starting):
         self._shared: Any = None
         self._future: Any = None
 
-    @property
-    def workers(self) -> int:
-        """Threads of all workers that are there now."""
-        return max(1, sum(self.client.nthreads().values()))
-
-    def start(
-        self, function: Callable[..., Any], tasks: Sequence[tuple[Any, ...]], shared: Any = None
-    ) -> Callable[[], list[Any]]:
+    def start(self, function: Function, tasks: Tasks, shared: Any = None) -> Wait:
         from distributed import KilledWorker
 
         def submit(places: list[int]) -> dict[int, Any]:
             if self._future is None or shared is not self._shared:
-                self._future = self.client.submit(_unpickled, pickle.dumps(shared), pure=False)
+                self._future = self.client.submit(pickle.loads, pickle.dumps(shared), pure=False)
                 self._shared = shared
             return {i: self.client.submit(_attempt, function, self._future, tasks[i], pure=False) for i in places}
 
@@ -289,7 +254,7 @@ def _gather(
     raise BackendError(f"{len(left)} tasks lost their worker {1 + LOST_AGAIN} times; {hint}")
 
 
-def _attempt(function: Callable[..., Any], shared: Any, task: tuple[Any, ...]) -> Any:
+def _attempt(function: Function, shared: Any, task: tuple[Any, ...]) -> Any:
     """Return the result, or the error as a value: one that fails must not stop the others."""
     try:
         return function(shared, *task)
@@ -305,9 +270,5 @@ def _receive(data: bytes) -> None:
     _received = pickle.loads(data)
 
 
-def _with_received(function: Callable[..., Any], task: tuple[Any, ...]) -> Any:
+def _with_received(function: Function, task: tuple[Any, ...]) -> Any:
     return _attempt(function, _received, task)
-
-
-def _unpickled(data: bytes) -> Any:
-    return pickle.loads(data)

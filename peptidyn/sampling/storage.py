@@ -88,10 +88,8 @@ class ExchangeFolder(RunFiles):
         except OSError as error:
             raise OutputError(f"cannot make the folder {self.path}: {error.strerror}") from error
         self.write_structure(structure)
-        write_text(self.path / EXCHANGES, self._table_header())
-
-    def _table_header(self) -> str:
-        return ",".join(["iteration", *(f"level_of_replica_{i}" for i in range(self.n_replicas)), "exchanged"]) + "\n"
+        levels = (f"level_of_replica_{i}" for i in range(self.n_replicas))
+        write_text(self.path / EXCHANGES, ",".join(["iteration", *levels, "exchanged"]) + "\n")
 
     def cut_back(self, iterations: int, frames: int) -> None:
         """Cut all files back to what a checkpoint vouches for."""
@@ -120,42 +118,32 @@ class ExchangeFolder(RunFiles):
         if not len(rows):
             return
         folder = self.replica(index)
-        try:
+        with self.writing():
             with open(folder / TRAJECTORY, "r+b" if frames else "wb") as file:
                 out = app.DCDFile(file, topology, 1.0, frames, 1, append=frames > 0)
                 for x in stretch.positions:
                     out.writeModel(x)
             append_rows(folder / TORSIONS, stretch.q, frames)
             append_rows(folder / ENERGIES, rows, frames)
-        except OSError as error:
-            raise self.cannot_write(error) from error
 
     def append_exchange(self, iteration: int, levels: np.ndarray, exchanged: int) -> None:
         """Append one line to the table of exchanges; `exchanged` replicas had another level afterwards."""
-        try:
-            with open(self.path / EXCHANGES, "a", encoding="utf-8") as file:
-                file.write(",".join(map(str, [iteration, *levels.tolist(), exchanged])) + "\n")
-        except OSError as error:
-            raise self.cannot_write(error) from error
+        with self.writing(), open(self.path / EXCHANGES, "a", encoding="utf-8") as file:
+            file.write(",".join(map(str, [iteration, *levels.tolist(), exchanged])) + "\n")
 
     def append_reduced(self, reduced: np.ndarray, frames: int) -> None:
         """Append reduced energies (n, n_levels, n_levels) to a file that holds `frames` frames already.
 
         The first level is the one a frame was sampled at, the second the one it is evaluated at.
         """
-        if not len(reduced):
-            return
-        try:
-            append_rows(self.path / REDUCED, reduced, frames)
-        except OSError as error:
-            raise self.cannot_write(error) from error
+        if len(reduced):
+            with self.writing():
+                append_rows(self.path / REDUCED, reduced, frames)
 
     def write_u_kn(self, u_kn: np.ndarray, N_k: np.ndarray, temperatures: np.ndarray) -> None:
         """Write reduced energies as pymbar takes them; see `ReplicaExchange.u_kn`."""
-        try:
+        with self.writing():
             write_npz(self.path / U_KN, {"u_kn": u_kn, "N_k": N_k, "temperatures": temperatures})
-        except OSError as error:
-            raise self.cannot_write(error) from error
 
     # ------------------------------------------------------------------ checkpoints
 

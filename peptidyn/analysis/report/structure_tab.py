@@ -73,7 +73,7 @@ def structure_tab(found: Conformations, along: np.ndarray, label: str, notes: li
         "basins": figure,
     }
     return StructureTab(
-        averages=_averages(found),
+        averages=[(named(one), round(one.mean, 4), round(one.error, 4)) for one in found.averages.values()],
         secondary=_secondary(found, names),
         bonds=bonds,
         more_bonds=more,
@@ -92,10 +92,6 @@ def named(one: Estimate) -> str:
 def part(mean: float, error: float) -> str:
     """Return a part and its standard error as text; one that never changed has no estimate of its error."""
     return with_error(mean, error) if error > 0 else f"{mean:.3g}"
-
-
-def _averages(found: Conformations) -> Rows:
-    return [(named(one), round(one.mean, 4), round(one.error, 4)) for one in found.averages.values()]
 
 
 def _secondary(found: Conformations, names: list[str]) -> Rows:
