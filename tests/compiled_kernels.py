@@ -68,12 +68,12 @@ PIECES: dict[str, Callable[[], None]] = {
     FIRST: _kinematics,
     "virtual-work": partial(_solver, "virtual-work"),
     "spatial-operator": partial(_solver, *(f"spatial-operator:fd{k}" for k in (1, 2, 3, 4))),
+    "dynamics": _dynamics,
     "fixman-points": partial(_solver, "fixman-points"),
     "fixman": partial(_solver, "fixman"),
-    "dynamics": _dynamics,
+    "others": partial(_solver, "udu", "articulated"),
     "many states": _many_states,
     "potential": _potential,
-    "others": partial(_solver, "udu", "articulated"),
 }
 
 

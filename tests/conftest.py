@@ -6,6 +6,7 @@ and the real files that OpenMM and PDBFixer ship.
 
 from __future__ import annotations
 
+import io
 import os
 import signal
 from contextlib import contextmanager
@@ -73,6 +74,30 @@ def villin() -> Path:
 def integrase() -> Path:
     """HIV integrase (1BHL), a crystal structure: no hydrogens, a gap, waters, two modified cysteines (CAS)."""
     return PDBFIXER_DATA / "1BHL.pdb"
+
+
+@pytest.fixture(scope="module")
+def blank_pictures():
+    """Figures are made as ever and saved blank: to draw them takes longer than a short run does.
+
+    For modules whose runs and reports draw pictures that they do not test. Gives the method that draws.
+    """
+    figures = pytest.importorskip("matplotlib.figure")
+    draw, blank = figures.Figure.savefig, io.BytesIO()
+    draw(figures.Figure(figsize=(0.1, 0.1)), blank, format="png")
+
+    def save(figure, target, **options):
+        target.write(blank.getvalue()) if hasattr(target, "write") else Path(target).write_bytes(blank.getvalue())
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(figures.Figure, "savefig", save)
+        yield draw
+
+
+@pytest.fixture
+def drawn_pictures(blank_pictures, monkeypatch):
+    """Figures are drawn, in a module where they are blank otherwise."""
+    monkeypatch.setattr("matplotlib.figure.Figure.savefig", blank_pictures)
 
 
 @pytest.fixture

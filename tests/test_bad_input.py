@@ -18,6 +18,8 @@ from peptidyn.cli import main
 from peptidyn.core.errors import ArgumentError, ModelError, SelectionError, StructureError
 from peptidyn.io.topology import bonds_of, copy_topology
 
+pytestmark = pytest.mark.usefixtures("blank_pictures")
+
 ALA1 = DATA / "ala1.pdb"
 SHORT = ["--steps", "4", "--report", "2", "--equilibrate", "0ps", "--no-relax", "--solvent", "vacuum", "-q"]
 

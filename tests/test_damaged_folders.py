@@ -20,6 +20,8 @@ from peptidyn.core.errors import CheckpointError, OutputError
 from peptidyn.engine.checkpoints import read
 from peptidyn.runs.run_folder import RunFolder
 
+pytestmark = pytest.mark.usefixtures("blank_pictures")
+
 QUICK = ("--solvent", "vacuum", "--platform", "Reference", "--seed", "5", "--equilibrate", "0ps", "--report", "5", "-q")
 
 

@@ -18,6 +18,8 @@ from peptidyn.runs.model import find_reference_geometry, make_model
 from peptidyn.runs.preparation import prepare_structure
 from peptidyn.runs.settings import RunSettings
 
+pytestmark = pytest.mark.usefixtures("blank_pictures")
+
 ALA1 = str(DATA / "ala1.pdb")
 
 

@@ -32,6 +32,8 @@ from peptidyn.sampling.backends import ProcessBackend, connect, make_backend
 from peptidyn.sampling.exchange import count_round_trips
 from peptidyn.sampling.swaps import swap_pairs
 
+pytestmark = pytest.mark.usefixtures("blank_pictures")
+
 
 def test_files_can_be_read_while_the_run_goes_on(tmp_path):
     seen = []

@@ -18,6 +18,8 @@ from peptidyn.cli import main
 from peptidyn.core.errors import ArgumentError
 from peptidyn.runs.exchange_run import ExchangeRun
 
+pytestmark = pytest.mark.usefixtures("blank_pictures")
+
 QUICK = ("--solvent", "vacuum", "--platform", "Reference", "--seed", "5", "--warm-up", "0", "--interval", "10", "-q")
 
 
@@ -37,7 +39,7 @@ def cells(html):
     return [re.findall(r"<td[^>]*>(.*?)</td>", row) for row in re.findall(r"<tr>(.*?)</tr>", html, flags=re.S)]
 
 
-def test_report(peptide, capsys):
+def test_report(peptide, drawn_pictures, capsys):
     assert main(["report", str(peptide)]) == 0
     assert "report.html" in capsys.readouterr().out
     text = (peptide / "report.html").read_text()
@@ -62,7 +64,8 @@ def test_report(peptide, capsys):
     assert "(DSSP)" not in melting and "Secondary structure" in section(text, "structure")
     view = json.loads(re.search(r'id="view-data">(.*?)</script>', text)[1])
     assert view["times"] == list(range(8)) and (view["before"], view["after"]) == ("iteration ", "")
-    # nothing is loaded
+    # pictures are there, and nothing is loaded
+    assert min(map(len, re.findall(r'src="(data:image/png[^"]*)"', text))) > 5000
     assert not re.findall(r'(?:src|href)="(?!data:)', text)
 
 

@@ -20,6 +20,8 @@ from peptidyn.io.readers import load_structure
 from peptidyn.runs.settings import ExchangeSettings, RunSettings, resolve_settings
 from peptidyn.sampling.backends import make_backend
 
+pytestmark = pytest.mark.usefixtures("blank_pictures")
+
 LINES = (DATA / "ala1.pdb").read_text().splitlines()
 
 

@@ -17,6 +17,8 @@ from peptidyn.cli import main
 from peptidyn.core.errors import ArgumentError, ModelError, StructureError
 from peptidyn.runs.exchange_run import ExchangeRun
 
+pytestmark = pytest.mark.usefixtures("blank_pictures")
+
 INPUTS = os.environ.get("PEPTIDYN_INPUTS")
 
 

@@ -19,6 +19,8 @@ from peptidyn.io.topology import bonds_of, copy_topology
 from peptidyn.runs.preparation import find_waters, prepare_structure
 from peptidyn.runs.settings import RunSettings
 
+pytestmark = pytest.mark.usefixtures("blank_pictures")
+
 ALA1 = DATA / "ala1.pdb"
 
 

@@ -28,6 +28,8 @@ from peptidyn.core.sealed_files import read_sealed_json, read_sealed_text, write
 from peptidyn.core.units import BOLTZMANN
 from peptidyn.engine.simulation import TorsionSimulation
 
+pytestmark = pytest.mark.usefixtures("blank_pictures")
+
 
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory):
@@ -61,7 +63,7 @@ def section(text, key):
     return re.search(rf'<section role="tabpanel" id="panel-{key}".*?</section>', text, flags=re.S)[0]
 
 
-def test_report_of_a_finished_run(finished, capsys):
+def test_report_of_a_finished_run(finished, drawn_pictures, capsys):
     assert main(["report", str(finished)]) == 0
     out = capsys.readouterr()
     assert "report.html" in out.out and out.err == ""
@@ -69,6 +71,7 @@ def test_report_of_a_finished_run(finished, capsys):
     page = Page(text)
     # everything is inside: pictures are data, nothing is loaded, and the page forbids it too
     assert page.addresses and all(address.startswith("data:image/png;base64,") for address in page.addresses)
+    assert min(map(len, page.addresses)) > 5000  # none is blank
     assert "default-src 'none'" in text
     assert [a["id"] for t, a in page.tags if a.get("role") == "tab"] == [
         f"tab-{key}" for key in ("overview", "energy", "torsions", "structure", "fixman", "step", "view")

@@ -26,6 +26,8 @@ from peptidyn.io.readers import load_structure
 from peptidyn.runs.preparation import prepare_structure
 from peptidyn.runs.settings import RunSettings, parse_time, resolve_settings
 
+pytestmark = pytest.mark.usefixtures("blank_pictures")
+
 ALA1 = DATA / "ala1.pdb"
 QUICK = ("--solvent", "vacuum", "--platform", "Reference", "--seed", "5", "--equilibrate", "40fs", "--report", "5")
 

@@ -20,6 +20,8 @@ from peptidyn.runs.run import find_place
 from peptidyn.runs.run_folder import RunFolder
 from peptidyn.runs.settings import ExchangeSettings, RunSettings, read_toml
 
+pytestmark = pytest.mark.usefixtures("blank_pictures")
+
 ALA1 = DATA / "ala1.pdb"
 QUIET = {"progress": False, "say": lambda _: None}
 

@@ -249,6 +249,23 @@ def test_trees_and_states_stay_frozen_through_pickle():
         assert not array.flags.writeable
 
 
+def test_arrays_of_a_tree_are_alike_in_all_processes():
+    """Compiled code for arrays that can be written is another one, and takes half a minute to make."""
+    tree = build_tree(build_peptide("AG"), soft="phi psi chi angles")
+    asked = ("torsion_index", "phase_index", "bend_index", "stretch_index", "measure", "coordinate_atoms",
+             "coordinate_dof", "virtual_sites")  # fmt: skip
+    early = pickle.loads(pickle.dumps(tree))
+    for name in asked:
+        getattr(tree, name), getattr(early, name)
+    late = pickle.loads(pickle.dumps(tree))
+    moved = tree.with_geometry(tree.positions(tree.reference))
+    for other in (early, late, moved):
+        for name in asked:
+            assert not getattr(tree, name).flags.writeable and not getattr(other, name).flags.writeable
+        for one, array in zip(tree.unit_members, other.unit_members, strict=True):
+            assert one.flags.writeable == array.flags.writeable
+
+
 def test_states_and_models_are_frozen():
     tree = build_tree(load(DATA / "ala3.pdb"))
     with pytest.raises(ValueError):

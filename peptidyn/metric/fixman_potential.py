@@ -51,6 +51,10 @@ class FixmanPotential:
         self._rotation[:, :, 0] = 1.0
         self._idle: list[Scratch] = []
 
+    def __reduce__(self) -> Any:
+        """Send to other processes what it is made from: the packed arrays would come to be writable there."""
+        return FixmanPotential, (self.tree, self.temperature)
+
     def log_metric(self, q: Any) -> np.ndarray:
         """Return ln(det M / J^2) of many configurations.
 

@@ -34,10 +34,11 @@ def reference_geometry(layout: Any, x: np.ndarray, masses: np.ndarray) -> dict[s
         "link_com": np.zeros((n, 3)),
         "link_inertia": np.zeros((n, 3, 3)),
     }
-    bad = _fill(
+    given = (
         layout.parent, layout.joint_atoms, layout.atom_link, layout.share_link, layout.share_atom, layout.share_weight,
-        layout.coordinate_atoms, np.ascontiguousarray(x), masses, *fields.values(),
+        layout.coordinate_atoms, x, masses,
     )  # fmt: skip
+    bad = _fill(*map(_read_only, given), *fields.values())
     if bad >= 0:
         involved = layout.joint_atoms[bad]
         raise ModelError(
@@ -45,6 +46,13 @@ def reference_geometry(layout: Any, x: np.ndarray, masses: np.ndarray) -> dict[s
             "lie on one line; repair the coordinates of these atoms"
         )
     return fields
+
+
+def _read_only(array: np.ndarray) -> np.ndarray:
+    """Return a view that cannot be written: with views of both kinds the same code would be compiled several times."""
+    view = np.ascontiguousarray(array).view()
+    view.setflags(write=False)
+    return view
 
 
 @njit(cache=True)

@@ -9,8 +9,9 @@ a molecule are consecutive. See `peptidyn.model.kinematics` for the conventions 
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, wraps
 from typing import Any
 
 import numpy as np
@@ -120,6 +121,21 @@ class Links:
     com: np.ndarray
     inertia: np.ndarray
     mass: np.ndarray
+
+
+def _frozen(function: Callable[[Any], np.ndarray]) -> cached_property[np.ndarray]:
+    """Make a cached property of an array that cannot be written, as it is after `__setstate__`.
+
+    Compiled code for arrays that can be written is another one: a tree from another process would have it made anew.
+    """
+
+    @wraps(function)
+    def made(tree: Any) -> np.ndarray:
+        array = function(tree)
+        array.setflags(write=False)
+        return array
+
+    return cached_property(made)
 
 
 @dataclass(frozen=True, eq=False)
@@ -274,22 +290,22 @@ class TreeModel:
     def _places(self, motion: str) -> np.ndarray:
         return np.array([i for i, c in enumerate(self.coordinates) if c.motion == motion], dtype=np.int64)
 
-    @cached_property
+    @_frozen
     def torsion_index(self) -> np.ndarray:
         """Places of the torsions in ``state.q``."""
         return self._places("torsion")
 
-    @cached_property
+    @_frozen
     def phase_index(self) -> np.ndarray:
         """Places of the phases in ``state.q``."""
         return self._places("phase")
 
-    @cached_property
+    @_frozen
     def bend_index(self) -> np.ndarray:
         """Places of the bends in ``state.q``."""
         return self._places("bend")
 
-    @cached_property
+    @_frozen
     def stretch_index(self) -> np.ndarray:
         """Places of the bond lengths in ``state.q``."""
         return self._places("stretch")
@@ -312,7 +328,7 @@ class TreeModel:
             "stretches": self.stretch_index,
         }  # fmt: skip
 
-    @cached_property
+    @_frozen
     def measure(self) -> np.ndarray:
         """What every soft coordinate contributes to J, (n_coordinates,): FLAT, BEND or STRETCH of `kinematics`."""
         measure = np.full(self.n_coordinates, kinematics.FLAT)
@@ -336,17 +352,17 @@ class TreeModel:
         np.cumsum(np.bincount(self.share_link, minlength=self.n_links), out=start[1:])
         return start, self.share_atom[order]
 
-    @cached_property
+    @_frozen
     def coordinate_atoms(self) -> np.ndarray:
         """Atoms that measure every soft coordinate, (n_coordinates, 4) int; -1 where there is none."""
         return coordinate_atoms(self.coordinates)
 
-    @cached_property
+    @_frozen
     def virtual_sites(self) -> np.ndarray:
         """Atoms without mass, which rigid bodies carry along, (n,) int."""
         return np.flatnonzero(self.masses == 0)
 
-    @cached_property
+    @_frozen
     def coordinate_dof(self) -> np.ndarray:
         """Place of every soft coordinate in vectors over all degrees of freedom, (n_coordinates,)."""
         inner = self.coordinate >= 0
