@@ -21,7 +21,8 @@ from peptidyn.engine.minimisation import _Chart, _left_jacobians, minimise
 from peptidyn.engine.simulation import TorsionSimulation
 from peptidyn.engine.systems import make_system
 from peptidyn.engine.torsion_reporter import TorsionReporter
-from peptidyn.integrators.mover import Mover
+from peptidyn.integrators.mover import MANY_MOLECULES, Mover
+from peptidyn.model.kinematics import FREE, POINT
 
 SOFT = "phi psi chi methyl"
 KINDS = ("nve", "langevin", "ghmc")
@@ -311,10 +312,12 @@ def test_explicit_water_with_pme(alanine, tmp_path):
     structure, _ = alanine
     field = app.ForceField("amber14-all.xml", "amber14/tip3p.xml")
     modeller = app.Modeller(structure.topology, structure.positions * unit.nanometer)
-    modeller.addSolvent(field, boxSize=openmm.Vec3(2.1, 2.1, 2.1) * unit.nanometer, ionicStrength=0.2 * unit.molar)
-    system = make_system(modeller.topology, "vacuum", ("amber14-all.xml", "amber14/tip3p.xml"), periodic=True)
+    modeller.addSolvent(field, boxSize=openmm.Vec3(1.7, 1.7, 1.7) * unit.nanometer, ionicStrength=0.5 * unit.molar)
+    files = ("amber14-all.xml", "amber14/tip3p.xml")
+    system = make_system(modeller.topology, "vacuum", files, periodic=True, cutoff=0.8)
     wet = ptd.Structure.from_openmm(modeller.topology, system, modeller.positions)
     tree = ptd.build_tree(wet)
+    assert np.isin([FREE, POINT], tree.joint[tree.parent < 0]).all() and tree.n_molecules >= MANY_MOLECULES
 
     def simulate():
         integrator = ptd.TorsionLangevinIntegrator(tree, 300.0, 5.0, 0.002, seed=1)
