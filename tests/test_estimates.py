@@ -73,6 +73,14 @@ def test_short_runs_measure_nothing(monkeypatch):
     assert describe_times(model, {"simulating": settings.n_steps}) is None
 
 
+def test_times_of_water_with_a_virtual_site(monkeypatch):
+    monkeypatch.setattr(estimates, "WORTH_MEASURING", 0)
+    monkeypatch.setattr(estimates, "LONG", 0.0)
+    water = RunSettings(file=ALA1, solvent="tip4pew", padding=0.1, cutoff=0.5, seed=1)
+    model = make_model(water, prepare_structure(water))
+    assert "simulating" in describe_times(model, {"simulating": 10})
+
+
 def test_times_are_measured_on_the_model():
     """A force of many atoms takes longer than one of few; a motion is timed without them."""
     settings = RunSettings(file=ALA1, solvent="vacuum", platform="Reference")
@@ -80,24 +88,26 @@ def test_times_are_measured_on_the_model():
     assert 0 < measure_force(model) < 1 and 0 < measure_motion(model) < 1
 
 
-def test_large_systems_are_relaxed_in_two_stages(monkeypatch):
+@pytest.mark.parametrize("cutoff", [None, 1.5])
+def test_large_systems_are_relaxed_in_two_stages(monkeypatch, cutoff):
     """Most iterations have a cutoff; those with all forces are few, and end where thermal forces are larger anyway."""
-    settings = RunSettings(file=str(DATA / "all20.pdb"), solvent="obc2", platform="Reference")
+    settings = RunSettings(file=str(DATA / "all20.pdb"), solvent="obc2", platform="Reference", cutoff=cutoff)
     model = make_model(settings, prepare_structure(settings))
     monkeypatch.setattr(run_model, "LARGE", 100)
     calls = []
 
     def minimise(context, tolerance, iterations, watch):
         kinds = {type(f).__name__: f for f in context.getSystem().getForces()}
-        calls.append(("GBSAOBCForce" in kinds, kinds["NonbondedForce"].getNonbondedMethod(), tolerance, iterations))
+        forces = kinds["NonbondedForce"]
+        reach = forces.getCutoffDistance()._value if forces.getNonbondedMethod() else None
+        calls.append(("GBSAOBCForce" in kinds, reach, tolerance, iterations))
         openmm.LocalEnergyMinimizer.minimize(context, tolerance, 5)
         return 0.0
 
     monkeypatch.setattr(run_model, "minimise_cartesian", minimise)
     said: list[str] = []
     geometry = find_reference_geometry(model, said.append, False)
-    near, none = openmm.NonbondedForce.CutoffNonPeriodic, openmm.NonbondedForce.NoCutoff
-    assert calls == [(False, near, 10.0, 1000), (True, none, 50.0, 60)]
+    assert calls == [(False, 1.0, 50.0, 1000), (True, cutoff, 50.0, 60)]
     assert np.abs(geometry - model.structure.positions).max() > 1e-3 and "near atoms only" in said[0]
 
 

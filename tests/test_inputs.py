@@ -15,7 +15,11 @@ from real_structures import DATA
 import peptidyn as ptd
 from peptidyn.cli import main
 from peptidyn.core.errors import ArgumentError, ModelError, StructureError
+from peptidyn.runs import model as run_model
 from peptidyn.runs.exchange_run import ExchangeRun
+from peptidyn.runs.model import make_model
+from peptidyn.runs.preparation import prepare_structure
+from peptidyn.runs.settings import RunSettings
 
 pytestmark = pytest.mark.usefixtures("blank_pictures")
 
@@ -86,6 +90,23 @@ def test_implicit_solvent_has_the_radii_of_the_file(folder):
     assert energy(loaded.system, loaded.positions) == pytest.approx(energy(system, loaded.positions), rel=1e-6)
     with pytest.raises(ModelError, match="no radii"):
         ptd.load_system(folder / "without_radii.prmtop", folder / "ala3.inpcrd", solvent="obc2")
+
+
+def test_a_cutoff_and_two_stages_for_large_prmtop_files(folder, monkeypatch):
+    """A cutoff holds in implicit solvent too; the first stage of a relaxation has the file's own parameters."""
+    settings = RunSettings(file=str(folder / "ala3.prmtop"), solvent="obc2", platform="Reference", cutoff=1.2)
+    model = make_model(settings, prepare_structure(settings))
+    options = {"nonbondedMethod": app.CutoffNonPeriodic, "nonbondedCutoff": 1.2 * unit.nanometer}
+    stock = app.AmberPrmtopFile(str(folder / "ala3.prmtop")).createSystem(implicitSolvent=app.OBC2, **options)
+    for force in stock.getForces():
+        if isinstance(force, openmm.NonbondedForce):
+            force.setReactionFieldDielectric(1.0)
+    x = model.structure.positions
+    assert energy(model.system, x) == pytest.approx(energy(stock, x), rel=1e-6)
+    monkeypatch.setattr(run_model, "LARGE", 10)
+    said: list[str] = []
+    run_model.find_reference_geometry(model, said.append, False)
+    assert len(said) == 2 and "near atoms only" in said[0]
 
 
 def test_parmed_structures_and_interchange_objects(folder):

@@ -13,11 +13,12 @@ from pathlib import Path
 from typing import Any
 
 import openmm
+from openmm.app import CutoffNonPeriodic
 
 from peptidyn.core.errors import ArgumentError, ModelError, StructureError
 from peptidyn.core.residues import is_water
 from peptidyn.core.units import plain_array
-from peptidyn.engine.systems import CUTOFF, EXPLICIT, IMPLICIT
+from peptidyn.engine.systems import CUTOFF, EXPLICIT, IMPLICIT, leave_out_reaction_field
 from peptidyn.io.parameter_files import PathLike, is_parameter_file, read_parameter_file
 from peptidyn.io.readers import load_structure
 from peptidyn.io.structure import Structure
@@ -57,7 +58,7 @@ def load_system(
     parameters: PathLike | Sequence[PathLike] = (),
     include: PathLike | None = None,
     solvent: str | None = None,
-    cutoff: float = CUTOFF,
+    cutoff: float | None = None,
     **options: Any,
 ) -> LoadedSystem:
     """Load a system that another program has prepared, with its own parameters.
@@ -75,8 +76,8 @@ def load_system(
     solvent : {"explicit", "vacuum", "obc2", "gbn2"}, optional
         The water in the box of the file, with PME; none; or an implicit solvent with the radii of the file. By default
         explicit if there is water in a box, and none otherwise. Without explicit water a box is ignored.
-    cutoff : float
-        Of the direct-space part of PME, nm.
+    cutoff : float, optional
+        nm. Of the direct-space part of PME, 1 by default; without PME, of all nonbonded forces, none by default.
     **options
         For OpenMM's ``createSystem``; they win over what is chosen here.
 
@@ -105,6 +106,8 @@ def load_system(
         topology, positions, create, name = file.topology, file.positions, file.create_system, file.name
     chosen = {**_options(topology, solvent, cutoff, name), "rigidWater": True, "removeCMMotion": False, **options}
     system = _create(create, chosen, name)
+    if chosen["nonbondedMethod"] is CutoffNonPeriodic and "nonbondedMethod" not in options:
+        leave_out_reaction_field(system)
     _check_radii(system, name)
     structure = Structure.from_openmm(topology, system, positions, name=name)
     return LoadedSystem(structure, system)
@@ -132,7 +135,7 @@ def load_any_structure(
     return load_structure(path, **options)
 
 
-def _options(topology: Any, solvent: str | None, cutoff: float, name: str) -> dict[str, Any]:
+def _options(topology: Any, solvent: str | None, cutoff: float | None, name: str) -> dict[str, Any]:
     """Return the options of createSystem that a solvent means."""
     from openmm import app, unit
 
@@ -143,6 +146,7 @@ def _options(topology: Any, solvent: str | None, cutoff: float, name: str) -> di
     if solvent == EXPLICIT:
         if box is None:
             raise ModelError(f"{name} has no periodic box, which solvent='explicit' needs; give solvent='obc2'")
+        cutoff = CUTOFF if cutoff is None else cutoff
         width = min(box[i][i]._value for i in range(3))
         if width < 2.0 * cutoff:
             raise ModelError(
@@ -160,8 +164,9 @@ def _options(topology: Any, solvent: str | None, cutoff: float, name: str) -> di
         )
     topology.setPeriodicBoxVectors(None)
     implicit = {"obc2": app.OBC2, "gbn2": app.GBn2}.get(solvent)
+    near = {"nonbondedMethod": CutoffNonPeriodic, "nonbondedCutoff": (cutoff or CUTOFF) * unit.nanometer}
     return {
-        "nonbondedMethod": app.NoCutoff, "constraints": None,
+        **({"nonbondedMethod": app.NoCutoff} if cutoff is None else near), "constraints": None,
         **({} if implicit is None else {"implicitSolvent": implicit}),
     }  # fmt: skip
 

@@ -113,13 +113,13 @@ def make_system(
         nonbondedCutoff=(CUTOFF if cutoff is None else cutoff) * unit.nanometer,
     )  # fmt: skip
     if not periodic:
-        _leave_out_reaction_field(system)
+        leave_out_reaction_field(system)
     if solvent == "obc2":
         system.addForce(_native_obc2(topology, system, cutoff))
     return system
 
 
-def _leave_out_reaction_field(system: Any) -> None:
+def leave_out_reaction_field(system: Any) -> None:
     """No water is beyond a cutoff but that of an implicit solvent."""
     import openmm
 

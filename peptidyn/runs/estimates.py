@@ -9,6 +9,7 @@ from typing import Any
 import openmm
 
 from peptidyn.engine.simulation import TorsionSimulation
+from peptidyn.io.virtual_sites import copy_particles
 from peptidyn.runs.model import RunModel, find_run_platform, make_integrator, relaxation_iterations
 from peptidyn.runs.settings import RunSettings
 
@@ -74,11 +75,9 @@ def measure_motion(model: RunModel) -> float:
     if not isinstance(settings, RunSettings):
         settings = RunSettings(soft=settings.soft_words, timestep=settings.timestep)
     settings = replace(settings, metric="physical", timestep=1.0, steps=1, time=None, seed=0)
-    free = openmm.System()
-    for mass in model.structure.masses.tolist():
-        free.addParticle(mass)
     platform, properties = find_run_platform(settings, model.tree.n_atoms)
     integrator: Any = make_integrator(settings, model.tree)
+    free = copy_particles(model.system)
     simulation = TorsionSimulation(model.structure.topology, free, integrator, platform, properties)
     simulation.set_velocities_to_temperature(settings.temperature)
     return _time(lambda: simulation.step(1))

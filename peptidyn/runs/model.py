@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -17,7 +17,7 @@ from peptidyn.engine.kinetic_metric import joint_inertia
 from peptidyn.engine.minimisation import minimise_cartesian
 from peptidyn.engine.rigid_terms import drop_rigid_terms
 from peptidyn.engine.simulation import TorsionSimulation, find_platform
-from peptidyn.engine.systems import make_system
+from peptidyn.engine.systems import IMPLICIT, make_system
 from peptidyn.engine.torsion_integrator import TorsionIntegrator
 from peptidyn.engine.torsion_integrators import (
     TorsionGHMCIntegrator,
@@ -35,10 +35,10 @@ RELAX_TOLERANCE, RELAX_ITERATIONS = 10.0, 1000
 """Of the Cartesian relaxation: root mean square force (kJ/mol/nm), and iterations at most."""
 
 LARGE = 3000
-"""Atoms from which on a relaxation without cutoff has two stages: each of its forces takes long."""
+"""Atoms from which on a relaxation in implicit solvent, or without cutoff, has two stages: each force takes long."""
 
 LARGE_TOLERANCE, LARGE_ITERATIONS = 50.0, 60
-"""Of the second stage, with all forces: thermal motion at 300 K makes forces of 1000 kJ/mol/nm."""
+"""Of both stages, and of the second one: thermal motion at 300 K makes forces of 1000 kJ/mol/nm."""
 
 STAGE_CUTOFF = 1.0
 """nm; of the first stage, which is without solvent and moves out of strained bonds, angles and contacts."""
@@ -184,16 +184,24 @@ def find_reference_geometry(model: RunModel, say: Callable[[str], None], progres
         system = make_system(topology, settings.solvent, settings.forcefield, cutoff=settings.cutoff, rigid_water=True)
     tolerance = RELAX_TOLERANCE
     if _has_stages(model):
-        near = make_system(model.structure.topology, "vacuum", settings.forcefield, cutoff=STAGE_CUTOFF)
+        tolerance, near = LARGE_TOLERANCE, _near_forces(model)
         start = _relax(settings, near, start, tolerance, RELAX_ITERATIONS, say, progress, "forces of near atoms only: ")
-        tolerance = LARGE_TOLERANCE
     return _relax(settings, system, start, tolerance, relaxation_iterations(model), say, progress)
 
 
 def _has_stages(model: RunModel) -> bool:
     settings = model.settings
-    small = model.structure.n_atoms < LARGE
-    return not (small or settings.in_water or settings.cutoff or settings.brings_parameters)
+    if model.structure.n_atoms < LARGE or settings.in_water:
+        return False
+    return settings.cutoff is None or settings.solvent in IMPLICIT
+
+
+def _near_forces(model: RunModel) -> Any:
+    """Return the System of the first stage: without solvent, and with a short cutoff."""
+    settings = model.settings
+    if settings.brings_parameters:
+        return load_prepared(replace(settings, solvent="vacuum", cutoff=STAGE_CUTOFF)).system
+    return make_system(model.structure.topology, "vacuum", settings.forcefield, cutoff=STAGE_CUTOFF)
 
 
 def relaxation_iterations(model: RunModel) -> int:

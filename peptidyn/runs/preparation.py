@@ -73,7 +73,7 @@ def load_prepared(settings: ModelSettings) -> LoadedSystem:
     assert settings.file is not None
     return load_system(
         settings.file, settings.coordinates, parameters=settings.parameters, include=settings.include,
-        solvent=settings.solvent, cutoff=settings.cutoff or CUTOFF,
+        solvent=settings.solvent, cutoff=settings.cutoff,
     )  # fmt: skip
 
 
