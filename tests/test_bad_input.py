@@ -147,7 +147,8 @@ def test_trees_are_built_of_structures(given):
 @pytest.mark.parametrize(
     ("arguments", "phrase"),
     [
-        (("run", "--tiem", "1ps"), "unrecognized argument --tiem; did you mean --time?"),
+        (("run", "--tiem", "1ps"), "unrecognized argument --tiem; did you mean --time?\n"),
+        (("inspect", str(ALA1), "more"), "unrecognized argument more\n"),
         (("run", "--timesetp=2"), "unrecognized argument --timesetp=2; did you mean --timestep?"),
         (("exchange", "--replcas", "4"), "did you mean --replicas?"),
         (("inspect", str(ALA1), "--sofd", "phi"), "did you mean --soft?"),

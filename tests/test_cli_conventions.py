@@ -60,6 +60,7 @@ def test_flags_stand_for_arguments():
     message = "give folder=, resume=True, hydrogen_mass=3.0, select='protein' or select='resid 1 to 3', not other=True"
     expected = "give -o, --resume, --hydrogen-mass 3.0, --select protein or --select 'resid 1 to 3', not other=True"
     assert name_flags(message, options) == expected
+    assert name_flags("e.g. parameters=['a.rtf', 'b.par']", options) == "e.g. --parameters a.rtf b.par"
     assert name_flags(message, make_parser().parse_args(["completion", "bash"])) == message
 
 

@@ -106,7 +106,8 @@ def _describe_unknown(unknown: list[str], parser: argparse.ArgumentParser) -> st
     """Return what to say about arguments that a command does not take, with the nearest option it has."""
     flags = [flag for action in parser._actions for flag in action.option_strings]
     texts = []
-    for argument in unknown:
+    mistyped = [argument for argument in unknown if argument.startswith("-")]
+    for argument in mistyped or unknown:  # what follows a mistyped flag belongs to it
         name = argument.split("=")[0]
         near = difflib.get_close_matches(name, flags, n=1) if name.startswith("-") else []
         texts.append(f"unrecognized argument {argument}" + (f"; did you mean {near[0]}?" if near else ""))

@@ -60,8 +60,8 @@ def check_output(path: str, overwrite: bool) -> None:
 def name_flags(message: str, options: argparse.Namespace) -> str:
     """Return a message of the library with the flags of the command in place of arguments.
 
-    ``resume=True`` becomes ``--resume``, ``select='protein'`` becomes ``--select protein`` and ``folder=`` becomes
-    ``-o``, as far as the command has such a flag.
+    ``resume=True`` becomes ``--resume``, ``select='protein'`` becomes ``--select protein``, ``folder=`` becomes ``-o``
+    and a list becomes its words, as far as the command has such a flag.
     """
 
     quotes = "\"'"
@@ -77,6 +77,8 @@ def name_flags(message: str, options: argparse.Namespace) -> str:
         flag = f"--{name.replace('_', '-')}"
         if value in ("", "True"):
             return flag
+        if value.startswith("["):
+            return " ".join([flag, *re.findall(r"[\"']([^\"']*)[\"']", value)])
         return f"{flag} {value if ' ' in value else value.strip(quotes)}"
 
-    return re.sub(r"""\b(?P<name>[A-Za-z_]+)=(?P<value>"[^"]*"|'[^']*'|[\w.]*)""", flag, message)
+    return re.sub(r"""\b(?P<name>[A-Za-z_]+)=(?P<value>"[^"]*"|'[^']*'|\[[^]]*\]|[\w.]*)""", flag, message)
