@@ -3,12 +3,12 @@
     python examples/polyalanine_helix.py [--lengths 5,10,15,20] [--preset flexible] [--iterations 2000] [--workers 2]
         [--scheduler ADDRESS] [--engine both] [--folder helix-coil] [--fixman] [--quick] [-o polyalanine_helix.png]
 
-Capped Ala_n in implicit solvent (amber14, OBC2). For every length a short pilot chooses temperatures, so that 30% of
-the exchanges between neighbours are accepted. Then two runs follow, one in which all replicas start as helix and one in
-which all start as strand, with Langevin dynamics between exchanges. The first fifth of each is left out. The table and
-the picture have, against temperature and from all frames of both runs together: helix content, heat capacity, hydrogen
-bonds, radius of gyration, and the weights w and v of Lifson and Roig. Whether the two starts agree is said beside them:
-their difference in standard errors, R-hat, and round trips of the replicas.
+Capped Ala_n in implicit solvent (amber14, OBC2). For every length a short pilot chooses temperatures, so that a quarter
+of the exchanges between neighbours are accepted. Then two runs follow, one in which all replicas start as helix and one
+in which all start as strand, with Langevin dynamics between exchanges. The first fifth of each is left out. The table
+and the picture have, against temperature and from all frames of both runs together: helix content, heat capacity,
+hydrogen bonds, radius of gyration, and the weights w and v of Lifson and Roig. Whether the two starts agree is said
+beside them: their difference in standard errors, R-hat, and round trips of the replicas.
 
 `--engine openmm` makes the same two runs with OpenMM alone: its ReplicaExchangeSampler and LangevinMiddleIntegrator at
 4 fs, bonds of hydrogens constrained, hydrogens of 3 Da, the same temperatures and as many steps between exchanges, so
@@ -48,6 +48,9 @@ from peptidyn.sampling.ladders import choose_temperatures
 STARTS = {"helix": (-57.0, -47.0), "strand": (-120.0, 130.0)}
 STEPS = 50
 """Time steps of a trajectory; a sweep of a replica."""
+
+ACCEPTANCE = 0.25
+"""Of exchanges between neighbouring temperatures, for which the pilot places them; in the end it is 0.2 to 0.45."""
 
 PIECE = 50
 """Exchanges of an OpenMM run that are kept in one file."""
@@ -113,7 +116,7 @@ def relaxed(system: openmm.System, positions: np.ndarray) -> np.ndarray:
 
 
 def find_temperatures(n: int, settings: Settings) -> np.ndarray:
-    """Return temperatures between which neighbours exchange at 30%, from a short run; kept in the folder."""
+    """Return temperatures between which neighbours exchange at `ACCEPTANCE`, from a short run; kept in the folder."""
     file = settings.folder / f"ala{n}-temperatures.txt"
     if file.exists():
         return np.loadtxt(file)
@@ -121,7 +124,7 @@ def find_temperatures(n: int, settings: Settings) -> np.ndarray:
     with make_run(n, "helix", first, settings.folder / f"ala{n}-pilot", settings) as pilot:
         pilot.run(settings.pilot, progress=True)
         energies = [pilot.at_temperature(k)[0]["potential"] for k in range(len(first))]
-    chosen = choose_temperatures(first, [e[len(e) // 4 :] for e in energies])
+    chosen = choose_temperatures(first, [e[len(e) // 4 :] for e in energies], ACCEPTANCE)
     np.savetxt(file, chosen, fmt="%.2f")
     return np.loadtxt(file)
 

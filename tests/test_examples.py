@@ -8,6 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import peptidyn as ptd
+from molecules import constrained_system, context
 from peptidyn import Study
 from peptidyn.core.errors import ArgumentError
 
@@ -43,6 +45,28 @@ def test_example_says_how_to_run_it(name):
     text = (EXAMPLES / name).read_text()
     assert f"python examples/{name}" in text.split('"""')[1]
     assert f"examples/{name}" in (EXAMPLES.parent / "docs" / "examples.md").read_text()
+
+
+def test_the_openmm_system_of_the_helix_study_is_the_one_of_the_force_field():
+    """Bonds of hydrogens made to constraints by hand, and masses moved, as openmm.app.ForceField does it."""
+    structure = ptd.build_peptide("AA")
+    system = ptd.make_system(structure.topology, solvent="obc2")
+    made = runpy.run_path(str(EXAMPLES / "polyalanine_helix.py"))["constrained"](structure.topology, system)
+    wanted = constrained_system(structure.topology, system, 3.0)
+    pairs = [
+        {frozenset(one.getConstraintParameters(i)[:2]): one.getConstraintParameters(i)[2]._value
+         for i in range(one.getNumConstraints())}
+        for one in (made, wanted)
+    ]  # fmt: skip
+    assert pairs[0].keys() == pairs[1].keys() and pairs[0] == pytest.approx(pairs[1])
+    masses = [[one.getParticleMass(i)._value for i in range(one.getNumParticles())] for one in (made, wanted)]
+    assert masses[0] == pytest.approx(masses[1], abs=1e-4)
+    places = [context(one) for one in (made, wanted)]
+    for place in places:
+        place.setPositions(structure.positions)
+        place.applyConstraints(1e-8)
+    energies = [place.getState(energy=True).getPotentialEnergy()._value for place in places]
+    assert energies[0] == pytest.approx(energies[1], abs=1e-3)
 
 
 def test_study_computes_what_is_missing(tmp_path):

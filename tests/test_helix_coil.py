@@ -106,23 +106,23 @@ def slow_series(rng, frames, memory):
 
 
 def test_blocks_are_longer_than_what_frames_remember():
-    """Values that have nothing to do with energies: the error is sqrt(g / n) with g = (1 + a) / (1 - a).
+    """Values that have nothing to do with energies: the error is sqrt(g / n) with g = (1 + a) / (1 - a), 0.26 here.
 
-    It is 0.20 here. Ten blocks of 200 frames, for a memory of 100, see about 0.8 of it and blocks of 20 frames a third.
-    Errors that are found from 5 to 6 blocks have a spread of a third each; the root mean square of 40 is good to 6%.
+    40 blocks of 15 frames, for a memory of 20, see a third to a half of it. An error from five blocks has a spread of a
+    third, so the root mean square of 12 is good to a tenth; blocks of six memories see about 0.9 of the exact error.
     """
-    rng, frames, memory = np.random.default_rng(4), 5000, 100.0
+    rng, frames, memory = np.random.default_rng(4), 600, 20.0
     keep = np.exp(-1.0 / memory)
     exact = np.sqrt((1.0 + keep) / (1.0 - keep) / frames)
-    found = {None: [], 250: []}
-    for _ in range(40):
+    found = {None: [], 40: []}
+    for i in range(12):
         x, V = slow_series(rng, frames, memory), harmonic(rng, frames)
         for blocks, errors in found.items():
-            curve = melting_curve(x, V, T, T[1:2], blocks=blocks)
-            errors.append(curve.error[0])
+            if blocks is None or i < 3:
+                errors.append(melting_curve(x, V, T, T[1:2], blocks=blocks).error[0])
     size = {blocks: float(np.sqrt(np.mean(np.square(errors)))) for blocks, errors in found.items()}
-    assert size[None] == pytest.approx(exact, rel=0.25)
-    assert size[250] < 0.5 * exact
+    assert size[None] == pytest.approx(exact, rel=0.4)
+    assert size[40] < 0.6 * exact
 
 
 def test_two_runs_that_disagree_have_the_error_of_two():

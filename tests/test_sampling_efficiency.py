@@ -99,6 +99,15 @@ def test_langevin_with_a_metric_is_a_method(alanine):
     assert report_of.basin_of(phi, psi) == 1 and np.ptp(made["angles"][:, 0], axis=0).min() > 0.01
 
 
+@pytest.mark.parametrize("label", [report_of.REFERENCE, "flexible, Langevin 24 fs"])
+def test_replica_exchange_is_a_method(alanine, label):
+    """Calls of all four replicas count, steps and one energy each; frames are those of one; 5% are left out."""
+    method = script.METHODS[f"{label}, exchange"]
+    made = script.run_exchange(alanine, method, "polyproline II", 8 * 400, 1)
+    assert made["angles"].shape == (7, 1, 2) and made["calls"] == 7 * 4 * 101
+    assert made["trips"].shape == (4,) and np.ptp(made["angles"][:, 0], axis=0).min() > 0.01
+
+
 def test_distance_from_a_long_reference():
     """Half of the frames in the wrong bin are a distance of one half; it is counted in force calls of all chains."""
     alpha, beta = np.deg2rad([-70.0, -40.0]), np.deg2rad([-70.0, 150.0])
