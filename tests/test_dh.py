@@ -10,6 +10,7 @@ from scipy.linalg import expm
 
 from peptidyn.core.errors import ArgumentError
 from peptidyn.model import dh
+from peptidyn.solvers.lie_rows import lie_rows
 
 DEG = np.pi / 180.0
 
@@ -204,7 +205,7 @@ def test_compiled_rows_equal_the_printed_formula():
     for k, joint in enumerate(zip(*joints, strict=True)):
         before = [m.copy() for m in joint]
         blocks = np.full((2, 6, 6), np.nan)
-        dh.lie_rows(*joint, blocks[0], blocks[1])
+        lie_rows(*joint, blocks[0], blocks[1])
         for body in range(2):
             np.testing.assert_allclose(blocks[body], expected[body][k], rtol=1e-10, atol=1e-10)
         for m, kept in zip(joint, before, strict=True):
@@ -214,15 +215,15 @@ def test_compiled_rows_equal_the_printed_formula():
 def test_compiled_rows_give_the_same_bits_twice():
     joint = [m[0] for m in random_joints(np.random.default_rng(13), 1)]
     first, second = np.empty((2, 6, 6)), np.full((2, 6, 6), 7.0)
-    dh.lie_rows(*joint, first[0], first[1])
-    dh.lie_rows(*joint, second[0], second[1])
+    lie_rows(*joint, first[0], first[1])
+    lie_rows(*joint, second[0], second[1])
     np.testing.assert_array_equal(first, second)
 
 
 def test_a_common_motion_of_both_bodies_changes_no_coordinate():
     Q_prev, Tc_prev, Tc, Q = (m[0] for m in random_joints(np.random.default_rng(14), 1))
     previous, own = np.empty((6, 6)), np.empty((6, 6))
-    dh.lie_rows(Q_prev, Tc_prev, Tc, Q, previous, own)
+    lie_rows(Q_prev, Tc_prev, Tc, Q, previous, own)
     between = np.linalg.inv(Tc) @ Tc_prev  # a twist of body k-1 in the frame of body k: between E between^-1
     for i, E in enumerate(SE3_BASIS):
         moved = between @ E @ np.linalg.inv(between)

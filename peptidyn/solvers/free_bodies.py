@@ -31,11 +31,11 @@ import numpy as np
 from numba import njit
 
 from peptidyn.core.errors import SolverError
-from peptidyn.model.dh import lie_rows
 from peptidyn.model.kinematics import FIXED, FREE, POINT, PRISMATIC, link_snapshot
 from peptidyn.model.state import State
 from peptidyn.model.tree import TreeModel
 from peptidyn.solvers.inertia_sharing import invert_inertia, share_inertias
+from peptidyn.solvers.lie_rows import lie_rows
 from peptidyn.solvers.protocol import raise_singular, raise_unfit
 
 DEPENDENT = 1e-10
