@@ -15,7 +15,7 @@ from peptidyn.core.errors import StructureError
 from peptidyn.core.residues import standard_name
 from peptidyn.core.units import plain_array
 from peptidyn.io.altlocs import Site, choose_locations, site_name
-from peptidyn.io.raw import CELL, RawStructure, altloc_note, is_cell, models_note, one_line
+from peptidyn.io.raw import CELL, RawStructure, altloc_note, is_cell, models_note, number_or, one_line
 
 _COVALENT = ("covale", "disulf", "modres")
 
@@ -140,7 +140,7 @@ def _rows(table: dict[str, list[str]], name: str) -> Iterator[_Row]:
         column("label_seq_id"),
         column("pdbx_PDB_ins_code"),
         zip(*(table[f"_atom_site.Cartn_{axis}"] for axis in "xyz"), strict=True),
-        (_number(value, 1.0) for value in column("occupancy")),
+        (number_or(value, 1.0) for value in column("occupancy")),
         column("pdbx_PDB_model_num"),
         strict=True,
     )
@@ -153,13 +153,6 @@ def _rows(table: dict[str, list[str]], name: str) -> Iterator[_Row]:
                 f"{name}: the coordinates {' '.join(row.xyz)!r} of {_label(row)}, atom {row.name} are not three numbers"
             ) from error
         yield row
-
-
-def _number(text: str, otherwise: float) -> float:
-    try:
-        return float(text)
-    except ValueError:
-        return otherwise
 
 
 def _label(row: _Row) -> str:
@@ -230,7 +223,7 @@ def _openmm_reader(
 
 def _cell(table: dict[str, list[str]], name: str) -> dict[str, list[str]]:
     cell = {f"_cell.{key}": table.get(f"_cell.{key}", [""])[:1] for key in CELL}
-    values = [_number(value[0], 0.0) for value in cell.values()]
+    values = [number_or(value[0], 0.0) for value in cell.values()]
     return cell if is_cell(values, f"{name}: ") else {}
 
 

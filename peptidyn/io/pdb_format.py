@@ -16,7 +16,7 @@ from peptidyn.core.residues import standard_name
 from peptidyn.core.units import plain_array
 from peptidyn.io.altlocs import Site, choose_locations, site_name
 from peptidyn.io.notes import Note, counted, some
-from peptidyn.io.raw import RawStructure, altloc_note, is_cell, models_note, one_line
+from peptidyn.io.raw import RawStructure, altloc_note, is_cell, models_note, number_or, one_line
 
 _END_OF_COORDINATES = 54
 
@@ -163,7 +163,7 @@ def _sites(atoms: list[str], residues: list[int]) -> list[Site]:
             residue_name=_residue_name(line),
             name=site_name(line[12:16].strip(), line[76:78]),
             altloc=line[16].strip(),
-            occupancy=_occupancy(line),
+            occupancy=number_or(line[54:60], 1.0),  # as OpenMM's reader takes it
         )
         for line, residue in zip(atoms, residues, strict=True)
     ]
@@ -173,14 +173,6 @@ def _label(line: str, residue_name: str = "") -> str:
     chain = line[21].strip()
     residue = " ".join(filter(None, ["residue", residue_name, line[22:27].strip()]))
     return f"chain {chain}, {residue}" if chain else residue
-
-
-def _occupancy(line: str) -> float:
-    field = line[54:60].strip()
-    try:
-        return float(field) if field else 1.0
-    except ValueError:
-        return 1.0  # OpenMM's reader takes the same
 
 
 def _standard_line(line: str, residue_size: int) -> str:

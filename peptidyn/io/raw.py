@@ -61,6 +61,14 @@ _SMALLEST_CELL, _LARGEST_CELL = 2.0, 1e6
 """Edges, Angstrom. NMR entries carry a cell of 1 x 1 x 1, which means none."""
 
 
+def number_or(text: str, otherwise: float) -> float:
+    """Return the number in a field of a file, or another one for a field that is empty or damaged."""
+    try:
+        return float(text)
+    except ValueError:
+        return otherwise
+
+
 def one_line(error: Exception) -> str:
     """Return the message of another library as one line."""
     return " ".join(str(error).split())

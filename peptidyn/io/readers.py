@@ -91,10 +91,10 @@ def load_structure(
 def _model_index(model: int) -> int:
     try:
         index = operator.index(model)
-    except TypeError as error:
-        raise ArgumentError(f"model must be an integer counted from 0, not {model!r}") from error
+    except TypeError:
+        index = -1
     if index < 0:
-        raise ArgumentError(f"model must be an integer counted from 0, not {model}")
+        raise ArgumentError(f"model must be an integer counted from 0, not {model!r}")
     return index
 
 

@@ -44,7 +44,7 @@ from peptidyn.sampling.moves import Move, TorsionalHMC, check_moves, metric_time
 from peptidyn.sampling.replicas import Recipe, Stretch, run_stretch, start_checkpoint, tune_stretch
 from peptidyn.sampling.storage import ENERGIES, ENERGY_ROW, REDUCED, TORSIONS, ExchangeFolder
 from peptidyn.sampling.swaps import reduced_energies, swap_pairs
-from peptidyn.sampling.walker import Checkpoint, walker_tree
+from peptidyn.sampling.walker import walker_tree
 
 _COUNTS = ("levels", "steps", "attempted", "accepted", "move_counts")
 """Arrays of the driver that a checkpoint holds."""
@@ -200,7 +200,7 @@ class ReplicaExchange:
         """
         word = check_metric(metric)
         if start is None and word == "auto":
-            inertia = self._stored()[1][0]["joint_inertia"]
+            inertia = self._resumed_folder().load()[1][0]["joint_inertia"]
             fits = inertia.shape == (tree.n_coordinates,)
             tree = tree.with_joint_inertia(inertia) if fits else tree  # another tree is refused by its name later
         else:
@@ -413,23 +413,21 @@ class ReplicaExchange:
         }
         self.folder.save(about, self.replicas, self._box)
 
-    def _stored(self) -> tuple[dict[str, Any], list[Checkpoint]]:
-        """Return what the checkpoint in the folder holds."""
-        if self.folder is None:
-            raise ArgumentError("resume needs the folder of the run")
-        return self.folder.load()
-
     def _resume_locked(self) -> None:
         """Continue the run in the folder, which is let go of if that fails."""
+        folder = self._resumed_folder()
+        folder.lock()
+        try:
+            folder.check_files()
+            self._resume(folder)
+        except BaseException:
+            folder.release()
+            raise
+
+    def _resumed_folder(self) -> ExchangeFolder:
         if self.folder is None:
             raise ArgumentError("resume needs the folder of the run")
-        self.folder.lock()
-        try:
-            self.folder.check_files()
-            self._resume(self.folder)
-        except BaseException:
-            self.folder.release()
-            raise
+        return self.folder
 
     def _resume(self, folder: ExchangeFolder) -> None:
         about, self.replicas = folder.load()
