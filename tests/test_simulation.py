@@ -89,7 +89,7 @@ def test_forces_refuse_what_they_do_not_know(alanine):
     structure, _ = alanine
     with pytest.raises(ArgumentError, match=r"obc2, gbn2, vacuum"):
         make_system(structure.topology, "water")
-    with pytest.raises(ArgumentError, match=r"did you mean amber14"):
+    with pytest.raises(ArgumentError, match=r"did you mean amber1[49]"):
         make_system(structure.topology, forcefield="amber15")
     with pytest.raises(ArgumentError, match=r"exclude each other"):
         make_system(structure.topology, "obc2", periodic=True)

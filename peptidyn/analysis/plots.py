@@ -34,9 +34,7 @@ def new_figure(*args: Any, **keywords: Any) -> tuple[Any, Any]:
         from matplotlib.backends.backend_agg import FigureCanvasAgg
         from matplotlib.figure import Figure
     except ImportError as error:
-        raise MissingDependencyError(
-            'plots need matplotlib, which is not installed; install it with: pip install "peptidyn[plots]"'
-        ) from error
+        raise MissingDependencyError.of("plots need matplotlib", "plots") from error
     figure = Figure(figsize=keywords.pop("figsize", (6.0, 4.5)), layout="constrained")
     FigureCanvasAgg(figure)
     return figure, figure.subplots(*args, **keywords)

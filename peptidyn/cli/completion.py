@@ -31,10 +31,7 @@ def run_command(options: argparse.Namespace) -> int:
     try:
         import shtab
     except ImportError as error:
-        raise MissingDependencyError(
-            "completion scripts are made by shtab, which is not installed; install it with: "
-            'pip install "peptidyn[completion]"'
-        ) from error
+        raise MissingDependencyError.of("completion scripts are made by shtab", "completion") from error
     from peptidyn.cli import make_parser
 
     print(shtab.complete(make_parser(), options.shell))

@@ -62,3 +62,8 @@ class OutputError(PeptidynError, OSError):
 
 class MissingDependencyError(PeptidynError, ImportError):
     """An optional package is needed and is not installed."""
+
+    @classmethod
+    def of(cls, what: str, extra: str) -> MissingDependencyError:
+        """Return the error of a part of peptidyn: `what` it needs, and the `extra` of the project that brings it."""
+        return cls(f'{what}, which is not installed; install it with: pip install "peptidyn[{extra}]"')

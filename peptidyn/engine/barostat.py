@@ -152,14 +152,8 @@ class Barostat:
     @property
     def state(self) -> dict[str, Any]:
         """What a continued run needs, of values that JSON holds."""
-        return {
-            "volume_step": self.volume_step,
-            "proposed": self.proposed,
-            "accepted": self.accepted,
-            "recent": list(self._recent),
-            "since": self._since,
-            "rng": self.rng.bit_generator.state,
-        }
+        own = {"volume_step": self.volume_step, "proposed": self.proposed, "accepted": self.accepted}
+        return {**own, "recent": list(self._recent), "since": self._since, "rng": self.rng.bit_generator.state}
 
     @state.setter
     def state(self, saved: dict[str, Any]) -> None:

@@ -107,14 +107,17 @@ class Mover:
             self._note(motions.FACTOR)
             self._factored = True
 
-    def flush(self) -> bool:
-        """Make all moves that wait. Return False if a drift did not converge; `restore` or `undo` then."""
-        if not self._waiting:
-            return True
+    def _need_positions(self) -> None:
         if not self._placed:
             self._need_factor()
             self._note(motions.POSITIONS)
             self._placed = True
+
+    def flush(self) -> bool:
+        """Make all moves that wait. Return False if a drift did not converge; `restore` or `undo` then."""
+        if not self._waiting:
+            return True
+        self._need_positions()
         moves, program = self._waiting.copy(), self._take_program()
         n = self.tree.n_molecules
         if n < MANY_MOLECULES:
@@ -225,20 +228,13 @@ class Mover:
 
     # ------------------------------------------------------------------ what the present configuration gives
 
-    def positions(self, out: np.ndarray | None = None) -> np.ndarray:
+    def positions(self) -> np.ndarray:
         """Return the atom positions (n_atoms, 3), nm."""
-        self.place()
-        if out is None:
-            return self._x.copy()
-        out[:] = self._x
-        return out
+        return self.place().copy()
 
     def place(self) -> np.ndarray:
         """Return the atom positions (n_atoms, 3), nm, in an array that the next move changes."""
-        if not self._placed:
-            self._need_factor()
-            self._note(motions.POSITIONS)
-            self._placed = True
+        self._need_positions()
         self.flush()
         return self._x
 

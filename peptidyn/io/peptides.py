@@ -244,27 +244,26 @@ def _pack(built: _Build, bonds: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 def _proline_notes(built: _Build, chain_phi: float | None, asked: np.ndarray, psi: np.ndarray) -> list[Note]:
     notes = []
+
+    def note(residues: list[int], text: str) -> None:
+        carbons = (k for k, name in enumerate(built.names) if name == "CA" and built.owner[k] in residues)
+        notes.append(Note("proline", text, tuple(carbons)))
+
     # the first residue of a chain without a cap has no phi
     prolines = [i for i, name in enumerate(built.residues) if name == "PRO" and i > 0]
     if prolines and chain_phi is not None and abs(chain_phi - PROLINE_PHI) > 1e-9:
-        notes.append(
-            Note(
-                "proline",
-                f"phi is {np.rad2deg(PROLINE_PHI):g} degrees instead of {np.rad2deg(chain_phi):g} at "
-                f"{built.labels(prolines)}: the ring of proline is relaxed there; give phi for each residue to set it",
-                _alpha_carbons(built, prolines),
-            )
+        note(
+            prolines,
+            f"phi is {np.rad2deg(PROLINE_PHI):g} degrees instead of {np.rad2deg(chain_phi):g} at "
+            f"{built.labels(prolines)}: the ring of proline is relaxed there; give phi for each residue to set it",
         )
     bent = [i for i in np.flatnonzero(psi != asked).tolist() if built.residues[i] != "ACE"]
     if bent:
         values = ", ".join(f"{np.rad2deg(psi[i]):g}" for i in bent[:5]) + (", ..." if bent[5:] else "")
-        notes.append(
-            Note(
-                "proline",
-                f"psi is {values} degrees instead of {np.rad2deg(asked[bent[0]]):g} at {built.labels(bent)}: a "
-                "straight alpha helix has no room for the ring of proline; give psi for each residue to keep it",
-                _alpha_carbons(built, bent),
-            )
+        note(
+            bent,
+            f"psi is {values} degrees instead of {np.rad2deg(asked[bent[0]]):g} at {built.labels(bent)}: a "
+            "straight alpha helix has no room for the ring of proline; give psi for each residue to keep it",
         )
     return notes
 
@@ -275,16 +274,8 @@ def _overlap_notes(built: _Build, positions: np.ndarray, pairs: np.ndarray) -> l
     i, j = pairs[0].tolist()
     distance = np.linalg.norm(positions[i] - positions[j])
     first, second = (f"{built.label(built.owner[k])}, atom {built.names[k]}" for k in (i, j))
-    return [
-        Note(
-            "overlap",
-            f"these torsions leave too little room: atoms overlap (pairs: {len(pairs)}), the worst {first} and "
-            f"{second}, {distance:.3f} nm apart; choose other torsions, or minimise before use",
-            tuple(np.unique(pairs).tolist()),
-        )
-    ]
-
-
-def _alpha_carbons(built: _Build, residues: list[int]) -> tuple[int, ...]:
-    wanted = set(residues)
-    return tuple(k for k, name in enumerate(built.names) if name == "CA" and built.owner[k] in wanted)
+    text = (
+        f"these torsions leave too little room: atoms overlap (pairs: {len(pairs)}), the worst {first} and {second}, "
+        f"{distance:.3f} nm apart; choose other torsions, or minimise before use"
+    )
+    return [Note("overlap", text, tuple(np.unique(pairs).tolist()))]

@@ -22,35 +22,20 @@ Bonds = dict[tuple[int, int], tuple[Any, int | None]]
 
 def atoms_from_topology(topology: Topology) -> Atoms:
     """Copy an OpenMM Topology into an `Atoms` table."""
-    name: list[str] = []
-    element: list[str] = []
-    residue: list[int] = []
-    residue_name: list[str] = []
-    residue_id: list[str] = []
-    residue_chain: list[int] = []
-    chain_id: list[str] = []
-    for chain in topology.chains():
-        chain_id.append(str(chain.id))
-        for res in chain.residues():
-            for atom in res.atoms():
-                if atom.index != len(name):
-                    raise StructureError("the Topology lists its atoms out of order; rebuild it chain by chain")
-                name.append(atom.name)
-                element.append(atom.element.symbol if atom.element is not None else "")
-                residue.append(len(residue_name))
-            residue_name.append(res.name)
-            residue_id.append(f"{res.id}{res.insertionCode}".strip())
-            residue_chain.append(len(chain_id) - 1)
+    chains, residues, atoms = list(topology.chains()), list(topology.residues()), list(topology.atoms())
+    if any(atom.index != place for place, atom in enumerate(atoms)):
+        raise StructureError("the Topology lists its atoms out of order; rebuild it chain by chain")
+    number = {part: place for parts in (chains, residues) for place, part in enumerate(parts)}
     bonds = bonds_of(topology)
     pairs = sorted(bonds)
     return Atoms(
-        name=np.array(name, dtype=str),
-        element=np.array(element, dtype=str),
-        residue=np.array(residue, dtype=np.int64),
-        residue_name=np.array(residue_name, dtype=str),
-        residue_id=np.array(residue_id, dtype=str),
-        residue_chain=np.array(residue_chain, dtype=np.int64),
-        chain_id=np.array(chain_id, dtype=str),
+        name=np.array([a.name for a in atoms], dtype=str),
+        element=np.array(["" if a.element is None else a.element.symbol for a in atoms], dtype=str),
+        residue=np.array([number[a.residue] for a in atoms], dtype=np.int64),
+        residue_name=np.array([r.name for r in residues], dtype=str),
+        residue_id=np.array([f"{r.id}{r.insertionCode}".strip() for r in residues], dtype=str),
+        residue_chain=np.array([number[r.chain] for r in residues], dtype=np.int64),
+        chain_id=np.array([str(c.id) for c in chains], dtype=str),
         bonds=np.array(pairs, dtype=np.int64).reshape(-1, 2),
         bond_order=np.array([_order(*bonds[p]) for p in pairs], dtype=np.float64),
     )

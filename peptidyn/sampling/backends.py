@@ -101,10 +101,7 @@ def connect(address: str, timeout: float = CONNECT_SECONDS) -> Any:
     try:
         from distributed import Client
     except ImportError as error:
-        raise MissingDependencyError(
-            "a scheduler needs dask.distributed, which is not installed; install it with: pip install "
-            '"peptidyn[distributed]"'
-        ) from error
+        raise MissingDependencyError.of("a scheduler needs dask.distributed", "distributed") from error
     try:
         return Client(address, timeout=timeout, set_as_default=False)
     except (OSError, ValueError, TimeoutError) as error:

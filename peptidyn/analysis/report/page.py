@@ -22,9 +22,7 @@ def render_page(template: str, **values: Any) -> str:
         from jinja2 import Environment, FunctionLoader, StrictUndefined
         from markupsafe import Markup
     except ImportError as error:
-        raise MissingDependencyError(
-            'reports need jinja2, which is not installed; install it with: pip install "peptidyn[plots]"'
-        ) from error
+        raise MissingDependencyError.of("reports need jinja2", "plots") from error
     assets = files("peptidyn.analysis.report").joinpath("assets")
 
     def text(name: str) -> str:
