@@ -49,6 +49,7 @@ class FixmanPotential:
         self._packed, self._links = pack_molecules(tree, flexible)
         self._rotation = np.zeros((1, int(flexible.sum()), 4))
         self._rotation[:, :, 0] = 1.0
+        self._curved = bool(len(tree.bend_index) + len(tree.stretch_index))
         self._idle: list[Scratch] = []
 
     def __reduce__(self) -> Any:
@@ -103,19 +104,25 @@ class FixmanPotential:
             value, gradient = np.zeros(len(coordinates)), np.zeros_like(coordinates)
         if bad >= 0:
             raise_singular(self.tree, int(self._links[bad]))
+        value += self.constant
+        if self._curved:
+            self._add_jacobian(coordinates, value, gradient if want_gradient else None)
+        return value, gradient
+
+    def _add_jacobian(self, q: np.ndarray, value: np.ndarray, gradient: np.ndarray | None) -> None:
+        """Add -2 ln J, which angles and bond lengths have, and its gradient unless that is None."""
         bends, stretches = self.tree.bend_index, self.tree.stretch_index
         for places, singular, what in (
-            (bends, np.abs(np.sin(coordinates[:, bends])) < STRAIGHT, "is 0 or 180 degrees"),
-            (stretches, ~(coordinates[:, stretches] > 0.0), "has no positive length"),
+            (bends, np.abs(np.sin(q[:, bends])) < STRAIGHT, "is 0 or 180 degrees"),
+            (stretches, ~(q[:, stretches] > 0.0), "has no positive length"),
         ):
             if singular.any():
                 where = self.tree.coordinates[places[int(singular.any(axis=0).argmax())]]
                 raise SolverError(f"{where} {what}, where the metric is singular")
-        value += self.constant - 2.0 * self.tree.log_jacobian(coordinates)
-        if want_gradient:
-            gradient[:, bends] -= 2.0 / np.tan(coordinates[:, bends])
-            gradient[:, stretches] -= 4.0 / coordinates[:, stretches]
-        return value, gradient
+        value -= 2.0 * self.tree.log_jacobian(q)
+        if gradient is not None:
+            gradient[:, bends] -= 2.0 / np.tan(q[:, bends])
+            gradient[:, stretches] -= 4.0 / q[:, stretches]
 
     def _one(self, q: np.ndarray, want_gradient: bool) -> tuple[np.ndarray, np.ndarray, int]:
         """Evaluate one configuration, without the cost of threads."""
