@@ -37,11 +37,11 @@ _COMMENT = "# checksum of the lines above, by which damage is noticed: "
 _BLOCK = 1 << 20
 """Bytes of a growing file that are read at a time."""
 
-_DCD_HEADER, _DCD_COUNTS = 276, ((8, 12), (20, 24))
-"""Bytes of the header of a DCD file, and those of them that change with every frame."""
+DCD_HEADER, _DCD_COUNTS = 276, ((8, 12), (20, 24))
+"""Bytes before the first frame in the DCD files that OpenMM writes, and those of them that change with every frame."""
 
-_NPY_HEADER = 256
-"""Bytes of the header of an npy file that grows; the number of rows in it changes."""
+NPY_HEADER = 256
+"""Bytes of the header of an npy file that grows: more than numpy needs, so that the number of rows fits in later."""
 
 
 # ---------------------------------------------------------------------------- text and JSON
@@ -218,11 +218,11 @@ def check_extent(path: str | os.PathLike[str], extent: Extent) -> None:
 def _start(file: IO[bytes], suffix: str) -> tuple[int, int]:
     """Return the length of the header and the checksum of what does not change in it."""
     if suffix == ".dcd":
-        head = bytearray(file.read(_DCD_HEADER))
+        head = bytearray(file.read(DCD_HEADER))
         for begin, end in _DCD_COUNTS:
             head[begin:end] = bytes(end - begin)
         return len(head), zlib.crc32(bytes(head))
     if suffix == ".npy":
-        head = bytearray(file.read(_NPY_HEADER))
+        head = bytearray(file.read(NPY_HEADER))
         return len(head), zlib.crc32(re.sub(rb"'shape': \(\d+", b"'shape': (", bytes(head)).rstrip())
     return 0, 0

@@ -8,9 +8,7 @@ from pathlib import Path
 from typing import IO
 
 from peptidyn.core.errors import TrajectoryError
-
-_DCD_HEADER = 276
-"""Bytes before the first frame in the DCD files that OpenMM writes."""
+from peptidyn.core.sealed_files import DCD_HEADER
 
 _XTC_MAGIC, _XTC_LONG_MAGIC = 1995, 2023
 """First number of every XTC frame; the second kind counts its bytes with 64 bits."""
@@ -39,13 +37,13 @@ def _too_short(file: Path, frames: int) -> TrajectoryError:
 
 def _cut_dcd(handle: IO[bytes], file: Path, frames: int) -> int:
     """Write the number of frames into the header; return where the last one ends."""
-    header = handle.read(_DCD_HEADER)
-    if len(header) < _DCD_HEADER or header[4:8] != b"CORD":
+    header = handle.read(DCD_HEADER)
+    if len(header) < DCD_HEADER or header[4:8] != b"CORD":
         raise TrajectoryError(f"{file} is not a DCD file that OpenMM wrote")
     first, interval = struct.unpack_from("<2i", header, 12)
     (boxed,) = struct.unpack_from("<i", header, 48)
     (n_atoms,) = struct.unpack_from("<i", header, 268)
-    end = _DCD_HEADER + frames * (3 * (8 + 4 * n_atoms) + (56 if boxed else 0))
+    end = DCD_HEADER + frames * (3 * (8 + 4 * n_atoms) + (56 if boxed else 0))
     if file.stat().st_size < end:
         raise _too_short(file, frames)
     handle.seek(8)

@@ -74,12 +74,10 @@ def complete(structure: Structure, *, pH: float = 7.0, variants: Mapping[int, st
 def _without_hopeless_residues(structure: Structure, variants: dict[int, str]) -> tuple[Structure, dict[int, str]]:
     """Leave out amino acids with so little of their backbone that nothing says where the rest would be."""
     atoms = structure.atoms
-    hopeless = []
-    for r, name in enumerate(atoms.residue_name.tolist()):
-        residue = standard_residues().get(name)
-        table = atoms.residue_atoms[r]
-        if residue is not None and residue.is_amino_acid and len(table.keys() & {"N", "CA", "C", "CB"}) < 3:
-            hopeless.append(r)
+    amino = {name for name, residue in standard_residues().items() if residue.is_amino_acid}
+    tables = zip(atoms.residue_name.tolist(), atoms.residue_atoms, strict=True)
+    few = [name in amino and len(table.keys() & {"N", "CA", "C", "CB"}) < 3 for name, table in tables]
+    hopeless = np.flatnonzero(few).tolist()
     if not hopeless:
         return structure, variants
     keep = np.flatnonzero(~np.isin(atoms.residue, hopeless))
@@ -130,17 +128,11 @@ def _renamed(structure: Structure, residues: dict[int, str], kinds: dict[int, An
 def _segment_starts(structure: Structure) -> set[int]:
     """Residues that start a piece of chain: PDBFixer and Modeller join whatever follows in one chain."""
     atoms = structure.atoms
-    joined = set()
-    for i, j in atoms.bonds.tolist():
-        r, s = sorted((int(atoms.residue[i]), int(atoms.residue[j])))
-        if s == r + 1:
-            joined.add(s)
-    starts = set()
-    for s in range(1, atoms.n_residues):
-        polymer = _in_polymer(atoms, s - 1) or _in_polymer(atoms, s)
-        if polymer and s not in joined and not _may_be_loose(atoms, s, structure.positions):
-            starts.add(s)
-    return starts
+    ends = np.sort(atoms.residue[atoms.bonds], axis=1)
+    joined = set(ends[ends[:, 1] == ends[:, 0] + 1, 1].tolist())
+    polymer = [_in_polymer(atoms, r) for r in range(atoms.n_residues)]
+    apart = [s for s in range(1, len(polymer)) if (polymer[s - 1] or polymer[s]) and s not in joined]
+    return {s for s in apart if not _may_be_loose(atoms, s, structure.positions)}
 
 
 def _in_polymer(atoms: Atoms, residue: int) -> bool:

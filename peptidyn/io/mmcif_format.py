@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from Bio.PDB.MMCIF2Dict import MMCIF2Dict
-from Bio.PDB.mmcifio import MMCIFIO
 from openmm.app import PDBxFile
 
 from peptidyn.core.errors import StructureError
@@ -16,6 +15,7 @@ from peptidyn.core.residues import standard_name
 from peptidyn.core.units import plain_array
 from peptidyn.io.altlocs import Site, choose_locations, site_name
 from peptidyn.io.raw import CELL, RawStructure, altloc_note, is_cell, models_note, number_or, one_line
+from peptidyn.io.writers import mmcif_tables
 
 _COVALENT = ("covale", "disulf", "modres")
 
@@ -210,13 +210,8 @@ def _openmm_reader(
     clean.update({f"_atom_site.{key}": values for key, values in columns.items()})
     clean.update(_cell(table, name))
     clean.update({key: values for key, values in table.items() if key.startswith("_chem_comp_bond.") and values})
-    writer = MMCIFIO()
-    writer.set_dict(clean)
-    stream = io.StringIO()
-    writer.save(stream)
-    stream.seek(0)
     try:
-        return PDBxFile(stream)
+        return PDBxFile(io.StringIO(mmcif_tables(clean)))
     except (ValueError, IndexError, KeyError) as error:
         raise StructureError(f"{name} is not an mmCIF file that can be read: {one_line(error)}") from error
 

@@ -238,12 +238,10 @@ def _template(residue: Any, before: Any, after: Any, hydrogens: dict[str, list[s
     n, ca, c, o = (at(residue, name) for name in ("N", "CA", "C", "O"))
     frame = residue_frame(n, ca, c)
     heavy = {a.name: (at(residue, a.name) - ca) @ frame for a in residue if a.name != "O"}
-    neighbours: dict[str, list[str]] = {name: [] for name in heavy}
-    for i, first in enumerate(heavy):
-        for second in list(heavy)[i + 1 :]:
-            if np.linalg.norm(heavy[first] - heavy[second]) < _BOND_LIMIT:
-                neighbours[first].append(second)
-                neighbours[second].append(first)
+    neighbours = {
+        name: [other for other, y in heavy.items() if other != name and np.linalg.norm(x - y) < _BOND_LIMIT]
+        for name, x in heavy.items()
+    }
 
     names, rows = ["N", "CA", "C"], [heavy["N"], heavy["CA"], heavy["C"]]
     pairs = [("N", "CA"), ("CA", "C")]

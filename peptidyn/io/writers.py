@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import os
-from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -59,15 +58,19 @@ def _pdb_text(structure: Structure) -> str:
 
 def mmcif_text(structure: Structure) -> str:
     """Return a structure as the text of an mmCIF file, names and coordinates in full."""
-    from Bio.PDB.mmcifio import MMCIFIO
-
     table: dict[str, str | list[str]] = {"data_": "".join(structure.name.split()) or "structure"}
     table.update(_cell(structure))
     table.update(_atom_sites(structure))
     table.update(_connections(structure))
-    writer = MMCIFIO()
-    writer.set_dict(table)
-    stream = io.StringIO()
+    return mmcif_tables(table)
+
+
+def mmcif_tables(values: dict[str, str | list[str]]) -> str:
+    """Return columns by name, such as ``_cell.length_a``, as the text of an mmCIF file."""
+    from Bio.PDB.mmcifio import MMCIFIO
+
+    writer, stream = MMCIFIO(), io.StringIO()
+    writer.set_dict(values)
     writer.save(stream)
     return stream.getvalue()
 
@@ -90,12 +93,8 @@ def _labels(structure: Structure) -> tuple[list[str], list[str]]:
     for index, name in enumerate(n.strip() for n in atoms.chain_id.tolist()):
         unused = name and name not in chains and name not in atoms.chain_id.tolist()[:index]
         chains.append(name if unused else f"x{index + 1}")
-    count: Counter[int] = Counter()
-    numbers = []
-    for chain in atoms.residue_chain.tolist():
-        count[chain] += 1
-        numbers.append(str(count[chain]))
-    return chains, numbers
+    first = np.searchsorted(atoms.residue_chain, atoms.residue_chain)  # of the chain of every residue
+    return chains, (np.arange(atoms.n_residues) - first + 1).astype(str).tolist()
 
 
 def _atom_sites(structure: Structure) -> dict[str, str | list[str]]:

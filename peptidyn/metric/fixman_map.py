@@ -51,11 +51,8 @@ class FixmanMap:
 
     def rows(self) -> list[tuple[float, float, float]]:
         """Return (phi, psi, U_F) for every grid point, degrees and kT."""
-        return [
-            (float(phi), float(psi), float(self.energy[i, j]))
-            for i, phi in enumerate(self.phi)
-            for j, psi in enumerate(self.psi)
-        ]
+        phi, psi = np.meshgrid(self.phi, self.psi, indexing="ij")
+        return list(zip(phi.ravel().tolist(), psi.ravel().tolist(), self.energy.ravel().tolist(), strict=True))
 
 
 def fixman_map(tree: TreeModel, residue: str | int, chain: str | None = None, points: int = 72) -> FixmanMap:

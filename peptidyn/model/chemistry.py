@@ -153,7 +153,7 @@ class _Namer:
     def name(self, bond: int) -> Soft | str:
         """Return the rotor of an acyclic bond with neighbours on both sides, or why it cannot turn."""
         j, k = self.atoms.bonds[bond].tolist()
-        rotor = self._backbone(j, k) or self._terminal(j, k) or self._side_chain(j, k)
+        rotor = self._backbone(j, k) or self._terminal(bond, j, k) or self._side_chain(bond, j, k)
         if rotor is not None:
             return rotor
         if self.is_double(bond, j, k):
@@ -200,20 +200,20 @@ class _Namer:
                 return self._measured("omega", (first, carbon, nitrogen, last), int(atoms.residue[carbon]))
         return None
 
-    def _terminal(self, j: int, k: int) -> Soft | None:
+    def _terminal(self, bond: int, j: int, k: int) -> Soft | None:
         ends = [(near, far) for near, far in ((j, k), (k, j)) if self.terminal(far, near)]
         ends.sort(key=lambda pair: self.atoms.element[pair[1]] == "C")  # methanol's bond is polar, not methyl
         for near, far in ends:
             carbon = self.atoms.element[far] == "C"
             residue = int(self.atoms.residue[far])
-            if (carbon or not self.is_amino(residue)) and self.is_double(self._bond_index(near, far), near, far):
+            if (carbon or not self.is_amino(residue)) and self.is_double(bond, near, far):
                 return None
             i, l = self.plane_atom(near, far), self.plane_atom(far, near)
             if i >= 0 and l >= 0:
                 return Soft("torsion", "methyl" if carbon else "polar", (i, near, far, l), residue)
         return None
 
-    def _side_chain(self, j: int, k: int) -> Soft | None:
+    def _side_chain(self, bond: int, j: int, k: int) -> Soft | None:
         atoms = self.atoms
         residue = int(atoms.residue[j])
         found = self.named.get((min(j, k), max(j, k)))
@@ -222,7 +222,7 @@ class _Namer:
         standard = parent_name(str(atoms.residue_name[residue])) in CHI
         if standard or residue != int(atoms.residue[k]) or not self.is_amino(residue):
             return None
-        if self.is_double(self._bond_index(j, k), j, k) or self.is_amide(j, k):
+        if self.is_double(bond, j, k) or self.is_amide(j, k):
             return None
         depth, near, far = self._depth(residue, j, k)
         if not 1 <= depth <= 5:
@@ -232,13 +232,6 @@ class _Namer:
         if i < 0 or l < 0:
             return None
         return Soft("torsion", CHIS[depth - 1], (i, near, far, l), residue)
-
-    def _bond_index(self, j: int, k: int) -> int:
-        low, high = min(j, k), max(j, k)
-        start = int(np.searchsorted(self.atoms.bonds[:, 0], low))
-        while self.atoms.bonds[start, 1] != high:
-            start += 1
-        return start
 
     def _depth(self, residue: int, j: int, k: int) -> tuple[int, int, int]:
         """Return how many bonds lead from CA to the far end of j-k along a side chain, and its near and far atom."""

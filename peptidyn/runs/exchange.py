@@ -22,7 +22,6 @@ from peptidyn.runs.model import (
 )
 from peptidyn.runs.preparation import prepare_structure
 from peptidyn.runs.run import RunResult, Say, check_goal, find_place
-from peptidyn.runs.run_folder import RunFolder
 from peptidyn.runs.settings import ExchangeSettings
 from peptidyn.runs.signals import StopRequest
 from peptidyn.sampling.backends import count_cores
@@ -80,7 +79,8 @@ def exchange(
     where = {"folder": place.path, "resume": go_on, "overwrite": overwrite or resume}
     where |= _find_backend(chosen, backend, workers)
     with _replicas(chosen, model, positions, **where) as replicas:
-        check_goal(replicas.iterations, chosen.iterations, _recorded(place, chosen).iterations, "iterations")
+        recorded = place.read_settings(ExchangeSettings()) if (place.path / chosen.stored_as).exists() else chosen
+        check_goal(replicas.iterations, chosen.iterations, recorded.iterations, "iterations")
         place.write_settings(chosen)
         if prepared is not None:
             place.write_structure(prepared)  # as it was before it was relaxed, which its bonds were judged by
@@ -137,11 +137,6 @@ def _summarise(replicas: ReplicaExchange, settings: ExchangeSettings, model: Run
         "notes": describe_cuts(model.tree.atoms, model.tree.cut_bonds),
         "complete": replicas.iterations >= settings.iterations,
     }
-
-
-def _recorded(place: RunFolder, chosen: ExchangeSettings) -> ExchangeSettings:
-    """Return the settings that the folder has now, or those chosen if it has none yet."""
-    return place.read_settings(ExchangeSettings()) if (place.path / chosen.stored_as).exists() else chosen
 
 
 def _describe(settings: ExchangeSettings, model: RunModel) -> str:

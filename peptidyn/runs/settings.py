@@ -136,8 +136,7 @@ class ModelSettings:
     relax: bool = True
 
     def __post_init__(self) -> None:
-        for name in ("timestep", "cutoff", "padding", "hydrogen_mass"):
-            self._check_positive(name)
+        self._check_positive("timestep", "cutoff", "padding", "hydrogen_mass")
         for name in ("friction", "ions"):
             value = getattr(self, name)
             if not 0 <= value <= MOST[name]:
@@ -187,10 +186,10 @@ class ModelSettings:
         """Where the forces come from: the force field, or the file."""
         return f"parameters of {Path(self.file).name}" if self.brings_parameters and self.file else self.forcefield
 
-    def _check_positive(self, name: str) -> None:
-        value = getattr(self, name)
-        if value is not None and not 0 < value <= MOST[name]:
-            raise ArgumentError(f"{name} is {value:g}, expected a positive number of at most {MOST[name]:g}")
+    def _check_positive(self, *names: str) -> None:
+        for name, value in ((name, getattr(self, name)) for name in names):
+            if value is not None and not 0 < value <= MOST[name]:
+                raise ArgumentError(f"{name} is {value:g}, expected a positive number of at most {MOST[name]:g}")
 
     def _check_least(self, name: str, least: int) -> None:
         value = getattr(self, name)
@@ -332,9 +331,8 @@ class RunSettings(ModelSettings):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self._check_positive("temperature")
+        self._check_positive("temperature", "pressure")
         self._check_choice("ensemble", ENSEMBLES)
-        self._check_positive("pressure")
         if self.pressure is not None and (not self.in_water or self.ensemble == "nve"):
             raise ArgumentError(
                 f"pressure= needs explicit water and a heat bath, and this run has the solvent {self.solvent} and the "
@@ -435,8 +433,7 @@ class ExchangeSettings(ModelSettings):
     def __post_init__(self) -> None:
         super().__post_init__()
         self._check_least("replicas", 2)
-        for name in ("tmin", "tmax"):
-            self._check_positive(name)
+        self._check_positive("tmin", "tmax")
         geometric_temperatures(self.tmin, self.tmax, self.replicas)
         for name, least in (("iterations", 1), ("interval", 1), ("warm_up", 0)):
             self._check_least(name, least)

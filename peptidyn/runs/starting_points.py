@@ -112,7 +112,9 @@ def starting_structure(settings: ModelSettings) -> Structure:
         structure, path = load_any_structure(settings.file, *files, **options), start
     number = -1 if settings.frame is None else settings.frame
     x, box = TrajectoryFile(structure.atoms, path, None, None, 100, 1).frame(number)
-    structure = _at(structure, x, box)
+    if box is not None:
+        structure.topology.setPeriodicBoxVectors(reduced_box(box))
+    structure = structure.with_positions(x)
     if structure.missing:
         structure = complete(structure, pH=settings.pH)
     return structure.with_notes(Note("start", f"starting at frame {number} of {path}"))
@@ -126,10 +128,3 @@ def _last_positions(run: RunFolder) -> tuple[np.ndarray, float]:
     tree = tree.with_geometry(arrays["geometry"])
     state = State.make(tree, arrays["q"], arrays["base_position"], arrays["base_rotation"])
     return tree.positions(state), float(about["time"])
-
-
-def _at(structure: Structure, x: np.ndarray, box: np.ndarray | None) -> Structure:
-    """Return a structure at other positions, and in the box that belongs to them if there is one."""
-    if box is not None:
-        structure.topology.setPeriodicBoxVectors(reduced_box(box))
-    return structure.with_positions(x)

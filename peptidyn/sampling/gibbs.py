@@ -53,11 +53,7 @@ class Samples:
 
     def column(self, kind: str, residue: int | None = None) -> np.ndarray:
         """Return one soft coordinate (n,), rad, by its kind (and the index of its residue if there are several)."""
-        found = [
-            i
-            for i, c in enumerate(self.tree.coordinates)
-            if c.kind == kind and (residue is None or c.residue == residue)
-        ]
+        found = [i for i, c in enumerate(self.tree.coordinates) if c.kind == kind and residue in (None, c.residue)]
         if len(found) != 1:
             raise ArgumentError(f"{len(found)} soft coordinates are called {kind!r}; name one by kind and residue")
         return self.q[:, found[0]]

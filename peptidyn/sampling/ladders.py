@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 from scipy.optimize import brentq
@@ -61,23 +61,15 @@ def choose_temperatures(
     chosen = [float(T[0])]
     while rate(chosen[-1], T[-1]) < acceptance:
         low = chosen[-1]
-        chosen.append(float(brentq(_difference(rate, low, acceptance), low * (1 + 1e-9), T[-1])))
+        chosen.append(float(brentq(lambda high, low: rate(low, high) - acceptance, low * (1 + 1e-9), T[-1], (low,))))
         if len(chosen) > MOST:
             raise ArgumentError(f"more than {MOST} temperatures are needed; bring the ends closer or accept less")
     # the last gap is shorter than the others: spread what is left over all of them
     ladder = np.array([*chosen, float(T[-1])])
     if len(ladder) > 2:
-        full = len(ladder) - 2 + _gap(rate, ladder[-2], ladder[-1], acceptance)
+        # rates fall as erfc of the gap, nearly linearly
+        full = len(ladder) - 2 + min(1.0, (1.0 - rate(ladder[-2], ladder[-1])) / (1.0 - acceptance))
         places = np.linspace(0.0, full, len(ladder))
         known = np.append(np.arange(len(ladder) - 1.0), full)
         ladder[1:-1] = np.exp(np.interp(places, known, np.log(ladder)))[1:-1]
     return ladder
-
-
-def _difference(rate: Callable[[float, float], float], low: float, acceptance: float) -> Callable[[float], float]:
-    return lambda high: rate(low, high) - acceptance
-
-
-def _gap(rate: Callable[[float, float], float], low: float, high: float, acceptance: float) -> float:
-    """Return how much of a full gap lies between two temperatures: rates fall as erfc of the gap, nearly linearly."""
-    return min(1.0, (1.0 - rate(low, high)) / (1.0 - acceptance))

@@ -28,7 +28,7 @@ from openmm import app
 
 from peptidyn.core.errors import ArgumentError, CheckpointError, OutputError
 from peptidyn.core.files import write_text
-from peptidyn.core.sealed_files import write_npz
+from peptidyn.core.sealed_files import NPY_HEADER, write_npz
 from peptidyn.engine import checkpoints
 from peptidyn.engine.run_files import RunFiles
 from peptidyn.engine.trajectory_frames import keep_frames
@@ -45,8 +45,6 @@ ENERGY_ROW = np.dtype(
 """One frame in energies.npy; `level` counts temperatures from the lowest."""
 
 _ARRAYS = ("joint_inertia", "geometry", "q", "base_position", "base_rotation", "momentum", "momenta_valid")
-_HEADER = 256
-"""Bytes of the header of a growing npy file: more than numpy needs, so that the number of rows fits in later."""
 
 
 class ExchangeFolder(RunFiles):
@@ -188,7 +186,7 @@ def keep_rows(path: Path, count: int) -> None:
         rows = np.load(path, mmap_mode="r", allow_pickle=False)
     except (OSError, ValueError, EOFError) as error:
         raise CheckpointError(f"cannot go on with {path}: it is missing or damaged") from error
-    size = _HEADER + count * rows.dtype.itemsize * int(np.prod(rows.shape[1:]))
+    size = NPY_HEADER + count * rows.dtype.itemsize * int(np.prod(rows.shape[1:]))
     if len(rows) < count or path.stat().st_size < size:
         raise CheckpointError(f"{path} holds {len(rows)} frames, fewer than the {count} that were written to it")
     header = _npy_header(rows, count)
@@ -206,7 +204,7 @@ def _npy_header(rows: np.ndarray, count: int) -> bytes:
         "shape": (count, *rows.shape[1:]),
     }
     text = repr(about).encode("latin1")
-    room = _HEADER - 10 - len(text) - 1
+    room = NPY_HEADER - 10 - len(text) - 1
     if room < 0:
-        raise ArgumentError(f"the header of an npy file has {len(text)} bytes and only {_HEADER - 11} fit")
-    return np.lib.format.magic(1, 0) + (_HEADER - 10).to_bytes(2, "little") + text + b" " * room + b"\n"
+        raise ArgumentError(f"the header of an npy file has {len(text)} bytes and only {NPY_HEADER - 11} fit")
+    return np.lib.format.magic(1, 0) + (NPY_HEADER - 10).to_bytes(2, "little") + text + b" " * room + b"\n"

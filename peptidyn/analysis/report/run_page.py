@@ -103,6 +103,8 @@ def _structure(run: RunFolder) -> StructureTab | None:
 
 def _facts(run: RunFolder) -> Rows:
     tree = run.tree
+    number = np.count_nonzero(tree.joint_inertia)
+    inertias = f": {number} soft coordinates have joint inertias, so rates are not physical"
     facts: Rows = [
         ("state", run.ending),
         ("frames", run.n_frames),
@@ -112,19 +114,12 @@ def _facts(run: RunFolder) -> Rows:
         ("soft coordinates", tree.describe_coordinates()),
         ("degrees of freedom", tree.n_dof),
         ("distribution", run.settings.distribution),
-        ("kinetic metric", _metric(run)),
+        ("kinetic metric", f"{run.settings.metric_word}{inertias}" if tree.joint_inertia.any() else "physical"),
         ("Fixman potential", "on" if run.settings.uses_fixman else "off"),
     ]
     if run.summary.get("ns_per_day"):
         facts.append(("speed (ns/day)", round(run.summary["ns_per_day"], 1)))
     return [(name, str(value)) for name, value in facts]
-
-
-def _metric(run: RunFolder) -> str:
-    inertias = np.count_nonzero(run.tree.joint_inertia)
-    if not inertias:
-        return "physical"
-    return f"{run.settings.metric_word}: {inertias} soft coordinates have joint inertias, so rates are not physical"
 
 
 def version_rows(summary: dict[str, Any]) -> Rows:
