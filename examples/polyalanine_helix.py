@@ -37,7 +37,7 @@ from peptidyn.analysis.observables import helical_residues
 from peptidyn.analysis.plots import new_figure, save_figure
 from peptidyn.core.errors import ArgumentError
 from peptidyn.core.progress import Progress
-from peptidyn.core.statistics import r_hat
+from peptidyn.core.statistics import r_hat, statistical_inefficiency
 from peptidyn.core.units import BOLTZMANN
 from peptidyn.io.quiet import quiet_readers
 from peptidyn.runs.presets import PRESETS
@@ -73,6 +73,12 @@ class Settings:
     backend: object
     workers: int | None
     sweeps: int = 2
+    platform: str = "CPU"
+
+    @property
+    def properties(self) -> dict[str, str]:
+        """Of the platform: one thread for every replica."""
+        return {"Threads": "1"} if self.platform == "CPU" else {}
 
 
 def prepare(n: int, start: str) -> tuple[app.Topology, openmm.System, ptd.Structure, np.ndarray]:
@@ -101,7 +107,7 @@ def make_run(n: int, start: str, temperatures: np.ndarray, folder: Path, setting
     return ptd.ReplicaExchange(
         ptd.build_tree(helix, soft=preset.soft), system, temperatures,
         moves=[ptd.TorsionalLangevin(1e-3 * settings.timestep, STEPS, friction=1.0)],
-        sweeps=settings.sweeps, metric=preset.metric, platform="CPU", properties={"Threads": "1"},
+        sweeps=settings.sweeps, metric=preset.metric, platform=settings.platform, properties=settings.properties,
         seed=seed_of(n, start), positions=positions, backend=settings.backend, workers=settings.workers, folder=folder,
         topology=topology, resume=(folder / "checkpoint.npz").exists(),
     )  # fmt: skip
@@ -143,6 +149,13 @@ class Outcome:
     round_trips: np.ndarray
     calls: int
     dropped: float
+    memory: float
+    """Frames of a replica that count as one, for the helix content."""
+
+
+def remembered(series: np.ndarray) -> float:
+    """Return the mean statistical inefficiency of replicas (n_replicas, n_frames)."""
+    return float(np.mean([statistical_inefficiency(one) for one in series]))
 
 
 def run_one(n: int, start: str, temperatures: np.ndarray, settings: Settings) -> Outcome:
@@ -162,8 +175,9 @@ def run_one(n: int, start: str, temperatures: np.ndarray, settings: Settings) ->
     every, kept, late = every[order], np.concatenate(values)[order], slice(shape[1] // 5, None)
     metric = every["fixman"] / (BOLTZMANN * every["temperature"])
     return Outcome(
-        kept[:, late], every["potential"][:, late], metric[:, late], run.acceptance, run.round_trips, calls, dropped
-    )
+        kept[:, late], every["potential"][:, late], metric[:, late], run.acceptance, run.round_trips, calls, dropped,
+        remembered(np.array(values)[:, late, 0]),
+    )  # fmt: skip
 
 
 # ---------------------------------------------------------------------------- the same with OpenMM alone
@@ -190,8 +204,8 @@ def make_sampler(n: int, start: str, temperatures: np.ndarray, settings: Setting
     """Return OpenMM's replica exchange with all replicas in one start."""
     topology, system, _, positions = prepare(n, start)
     integrator = openmm.LangevinMiddleIntegrator(temperatures[0], 1.0, 0.004)
-    platform = openmm.Platform.getPlatformByName("CPU")
-    simulation = app.Simulation(topology, constrained(topology, system), integrator, platform, {"Threads": "1"})
+    platform = openmm.Platform.getPlatformByName(settings.platform)
+    simulation = app.Simulation(topology, constrained(topology, system), integrator, platform, settings.properties)
     simulation.context.setPositions(positions)
     simulation.context.applyConstraints(1e-6)
     simulation.context.setVelocitiesToTemperature(temperatures[0], seed_of(n, start))
@@ -220,15 +234,15 @@ def run_openmm(n: int, start: str, temperatures: np.ndarray, settings: Settings)
     pieces = [_read_piece(file, topology) for file in files]
     values, energies, walk = (np.concatenate(part) for part in zip(*pieces, strict=True))
     calls = done * count * (sampler.stepsPerIteration + 1)  # one more for the energy
+    late, memory = slice(done // 5, None), remembered(values[done // 5 :, :, 0].T)
     order = np.argsort(walk, axis=1)  # (iterations, levels): the replica at every level
     values = np.take_along_axis(values, order[..., None], axis=1).transpose(1, 0, 2)
     energies = np.take_along_axis(energies, order, axis=1).T
-    late = slice(done // 5, None)
     step = np.diff(1.0 / (BOLTZMANN * temperatures))[:, None] * np.diff(energies, axis=0)
     accepted = np.exp(np.minimum(0.0, step[:, late])).mean(axis=1)
     return Outcome(
         values[:, late], energies[:, late], np.zeros_like(energies[:, late]), accepted, count_round_trips(walk, count),
-        calls, 0.0,
+        calls, 0.0, memory,
     )  # fmt: skip
 
 
@@ -330,8 +344,12 @@ def analyse(n: int, temperatures: np.ndarray, runs: dict[str, Outcome], fixman: 
         np.concatenate([getattr(run, name)[:, -length:] for run in runs.values()], axis=1)
         for name in ("values", "energies", "log_weights")
     )
-    grid, options = np.linspace(temperatures[0], temperatures[-1], 41), {"runs": len(runs)}
-    starts = {name: melting_curve(r.values, r.energies, temperatures, temperatures) for name, r in runs.items()}
+    grid = np.linspace(temperatures[0], temperatures[-1], 41)
+    options = {"runs": len(runs), "memory": max(run.memory for run in runs.values())}
+    starts = {
+        name: melting_curve(run.values, run.energies, temperatures, temperatures, memory=run.memory)
+        for name, run in runs.items()
+    }
     curve = melting_curve(values, energies, temperatures, temperatures, **options)
     fine = melting_curve(values, energies, temperatures, grid, **options)
     heat = heat_capacity(energies, temperatures, grid, **options)
@@ -359,9 +377,9 @@ def report(study: Study, engine: str) -> None:
     for name, run in runs.items():
         rates = " ".join(f"{rate:.2f}" for rate in run.acceptance)
         trips = f"round trips per replica {run.round_trips.mean():.1f} (least {run.round_trips.min()})"
-        one = study.starts[name]
+        blocks = len(study.starts[name].replicates)
         print(f"  from {name}: exchanges accepted {rates}; {trips}; {run.dropped:.2%} of trajectories dropped; "
-              f"{one.inefficiency:.0f} exchanges count as one, blocks of {length // len(one.replicates)}")  # fmt: skip
+              f"replicas remember {run.memory:.0f} exchanges, {blocks} blocks of {length // blocks}")  # fmt: skip
     report_middle(study)
     agree = bool((spread < 2).all() and max(study.mixing) < 1.1)
     print(f"  the starts {'agree' if agree else 'do not agree'}: largest difference {spread.max():.1f} standard "
@@ -452,6 +470,12 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--iterations", type=int, default=2000, help="exchanges of every run, 100 time steps apart")
     parser.add_argument("--engine", default="peptidyn", choices=["peptidyn", "openmm", "both"])
     parser.add_argument("--pilot", type=int, default=100, help="exchanges of the run that temperatures are chosen from")
+    parser.add_argument(
+        "--platform",
+        default="CPU",
+        choices=["CPU", "Reference"],
+        help="Reference has no threads of its own: up to Ala5, or where many processes share few cores",
+    )
     parser.add_argument("--workers", type=int, help="processes (default: one per core)")
     parser.add_argument("--scheduler", metavar="ADDRESS", help="of dask; its workers are used")
     parser.add_argument("--fixman", action="store_true", help="draw the curves without the Fixman potential, too")
@@ -466,7 +490,7 @@ def main(arguments: list[str] | None = None) -> None:
     timestep = options.timestep or PRESETS[options.preset].langevin
     settings = Settings(
         options.folder / options.preset, options.preset, timestep, options.tmin, options.tmax, options.iterations,
-        options.pilot, backend, options.workers,
+        options.pilot, backend, options.workers, platform=options.platform,
     )  # fmt: skip
     if options.quick:
         lengths, settings.iterations, settings.sweeps, settings.pilot, settings.backend = [4], 50, 1, 12, "serial"

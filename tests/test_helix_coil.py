@@ -134,6 +134,8 @@ def test_two_runs_that_disagree_have_the_error_of_two():
     assert curve.replicates.shape == (8, 1) and curve.mean[0] == pytest.approx(0.0, abs=0.01)
     assert curve.error[0] == pytest.approx(1 / np.sqrt(7), rel=0.1)
     assert curve.inefficiency < 3.0  # within runs; the jump between them is not correlation
+    for memory, blocks in ((1.0, 10), (20.0, 6), (1000.0, 5)):
+        assert len(melting_curve(x, V, T, T[1:2], runs=2, memory=memory).replicates) == 2 * blocks
 
 
 def test_r_hat():

@@ -19,9 +19,10 @@ from peptidyn.core.statistics import statistical_inefficiency
 from peptidyn.core.units import BOLTZMANN
 from peptidyn.sampling.mbar import temperature_weights
 
-FEWEST_BLOCKS, MOST_BLOCKS = 5, 20
+FEWEST_BLOCKS, MOST_BLOCKS = 5, 10
 BLOCK = 3.0
-"""Length of a block of the jackknife, in statistical inefficiencies; with fewer than five such blocks five are made."""
+"""Length of a block of the jackknife, in statistical inefficiencies: longer if there were more than ten such blocks,
+shorter if there were fewer than five."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,7 +37,7 @@ class Curve:
     replicates : (n_blocks, t, ...)
         The average without each block.
     inefficiency : float
-        Iterations that count as one independent one, where that is most.
+        Iterations that count as one independent one.
     """
 
     temperatures: np.ndarray
@@ -61,6 +62,7 @@ def melting_curve(
     log_weights: np.ndarray | None = None,
     blocks: int | None = None,
     runs: int = 1,
+    memory: float = 1.0,
 ) -> Curve:
     """Return the averages of `values` at temperatures `at`, from the frames of all sampled temperatures.
 
@@ -78,10 +80,12 @@ def melting_curve(
         Logarithms of weights of the frames, for averages over another distribution: ``U_F / kT`` gives those that the
         rigid model has without the Fixman potential.
     blocks : int, optional
-        Of the jackknife, in every run. By default they are three times as long as the statistical inefficiency, and
-        from 5 to 20.
+        Of the jackknife, in every run. By default 5 to 10, three times as long as the statistical inefficiency.
     runs : int
         Independent runs of equal length whose frames follow one another.
+    memory : float
+        Statistical inefficiency of the values along replicas, if it is known. At one temperature exchanges hide how
+        long a conformation lasts.
     """
     x, V = np.asarray(values, dtype=np.float64), np.asarray(energies, dtype=np.float64)
     T, at = np.asarray(temperatures, dtype=np.float64), np.atleast_1d(np.asarray(at, dtype=np.float64))
@@ -99,7 +103,7 @@ def melting_curve(
         )
     weights, free = _weights(V, extra, T, at, None)
     mean = _average(weights, x)
-    slowest = _inefficiency(weights, x, mean, runs)
+    slowest = max(memory, _inefficiency(weights, x, mean, runs))
     count = runs * (blocks or min(length // 2, int(np.clip(length / (BLOCK * slowest), FEWEST_BLOCKS, MOST_BLOCKS))))
     place = np.arange(V.shape[1]) * count // V.shape[1]
     others = [place != block for block in range(count)]
