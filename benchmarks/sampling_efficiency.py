@@ -29,11 +29,12 @@ left-handed one. Speeds, crossings and the populations of alpha and beta are abo
 spent there; the population of the left-handed half and entries to it stand beside them.
 
 An independent sample is counted within chains by the slower of cosine and sine of an angle. A crossing goes from the
-middle of one of the two main wells of psi to the middle of the other; recrossings of the barrier do not count.
-R-hat compares the variance between chains with that within them, for the worst cosine or sine of psi: above 1.1 the
-chains still know where they started, populations are not converged, and samples are independent within a basin at best.
-With `--distance` a reference ten times as long as all chains of LangevinMiddle is run too, and the total variation
-between the Ramachandran histograms (30 degrees) of a method and of that reference is drawn over force calls.
+middle of one of the two main wells of psi to the middle of the other; recrossings of the barrier do not count. R-hat
+compares the variance between chains with that within them, for the worst cosine or sine of psi: above 1.1 the chains
+still know where they started, populations are not converged, and samples are independent within a basin at best. The
+total variation (TV) between Ramachandran histograms (30 degrees) of both starts, and from the chains of LangevinMiddle,
+is that of the worst residue. With `--distance` a reference ten times as long as all chains of LangevinMiddle is run
+too, and the total variation between the histograms of a method and of that reference is drawn over force calls.
 Populations that differ from those of Langevin dynamics by more than three standard errors, and by more than 0.03, are
 marked: fast sampling of another distribution is no gain. Speeds relative to Langevin dynamics are given per force
 evaluation and per second of CPU time. Helix content is the part of residues that are in alpha with both neighbours.
@@ -70,7 +71,7 @@ from peptidyn.core.progress import Progress
 from peptidyn.engine.systems import make_system
 from peptidyn.runs.presets import PRESETS
 from peptidyn.sampling.exchange import count_round_trips
-from sampling_report import REFERENCE, STARTS, distances, draw, judge, mark, ramachandran, tables
+from sampling_report import REFERENCE, STARTS, distances, draw, judge, mark, ramachandran, tables, variations
 
 HYDROGEN = 3.0
 """Da: mass of hydrogens where masses are repartitioned."""
@@ -479,6 +480,7 @@ def _rounds(
             mark(outcome)
             for label, method in methods.items():
                 outcome[label]["samples"] = method.samples
+                outcome[label]["variations"] = variations(found[label], found[REFERENCE])
                 if method.exchange:
                     outcome[label]["crossings_per_million"] = math.nan
                     outcome[label]["crossings_relative"] = outcome[label]["crossings_cpu_relative"] = math.nan

@@ -164,6 +164,20 @@ def distances(chains: list[dict[str, Any]], reference: np.ndarray) -> dict[str, 
     return found
 
 
+def variations(chains: list[dict[str, Any]], reference: list[dict[str, Any]]) -> tuple[float, float]:
+    """Return total variations of Ramachandran histograms, of the worst residue.
+
+    That between chains of the first start and chains of the others, and that between all chains and those of the
+    reference.
+    """
+    first, others, all_chains, right = (
+        ramachandran([chain["angles"] for chain in part])
+        for part in (chains[:: len(STARTS)], chains[1 :: len(STARTS)], chains, reference)
+    )
+    between, away = (0.5 * np.abs(a - b).sum(axis=(1, 2)).max() for a, b in ((first, others), (all_chains, right)))
+    return float(between), float(away)
+
+
 # ---------------------------------------------------------------------------- reporting
 
 
@@ -197,11 +211,12 @@ def tables(report: Report) -> str:
                 one["verdict"] if one["verdict"] in ("agrees", "reference") else f"**{one['verdict']}**", left,
                 one["left_entries"], _round(one["helix"], one["helix_error"], 3) if "helix" in one else "-",
                 f"{one['round_trips']:.1f}" if "round_trips" in one else "-",
+                *(f"{v:.3f}" for v in one.get("variations", [])),
             ])  # fmt: skip
         parts += [
             f"{name}, {molecule['temperature_K']:g} K, {molecule['chains']} chains, {molecule['platform']} platform:",
             table(SPEED_HEAD.split("; "), speed),
-            table(PEOPLE_HEAD.split("; "), people),
+            table(PEOPLE_HEAD.split("; ")[: len(people[0])], people),
         ]
         curves = {label: one["distance"] for label, one in molecule["methods"].items() if "distance" in one}
         if curves:
@@ -223,7 +238,7 @@ SPEED_HEAD = (
 )
 PEOPLE_HEAD = (
     "method; samples; evaluations in a chain; CPU µs each; α; β, PPII; α by start; R-hat; α and β; left; entries; "
-    "helix; round trips"
+    "helix; round trips; TV of starts; TV from LangevinMiddle"
 )
 
 

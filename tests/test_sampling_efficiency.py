@@ -121,6 +121,15 @@ def test_distance_from_a_long_reference():
     assert found["worst"][-1] == 0.5 and found["mean"][-1] == 0.25 and found["worst"][-2] == 0.0
 
 
+def test_variations_of_starts_and_from_the_reference():
+    """Chains by turns from two starts: residue 0 is always in alpha, residue 1 of the second start always in beta."""
+    alpha, beta = np.deg2rad([-70.0, -40.0]), np.deg2rad([-70.0, 150.0])
+    first, second = np.tile(alpha, (8, 2, 1)), np.tile(alpha, (8, 2, 1))
+    second[:, 1] = beta
+    chains = [{"angles": angles} for angles in (first, second, first, second)]
+    assert report_of.variations(chains, chains[:1]) == (1.0, 0.5)
+
+
 def test_helix_content():
     alpha, beta = np.deg2rad([-70.0, -40.0]), np.deg2rad([-70.0, 150.0])
     angles = np.array([[alpha] * 4, [alpha, alpha, alpha, beta], [alpha, beta, alpha, alpha]])
