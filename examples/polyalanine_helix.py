@@ -32,7 +32,7 @@ from openmm import app, unit
 import peptidyn as ptd
 from peptidyn.analysis.estimates import with_error
 from peptidyn.analysis.helix_coil import count_weights, fit_lifson_roig
-from peptidyn.analysis.melting import Curve, heat_capacity, melting_curve, melting_temperature
+from peptidyn.analysis.melting import Curve, boltzmann_slopes, heat_capacity, melting_curve, melting_temperature
 from peptidyn.analysis.observables import helical_residues
 from peptidyn.analysis.plots import new_figure, save_figure
 from peptidyn.core.errors import ArgumentError
@@ -380,6 +380,9 @@ def report(study: Study, engine: str) -> None:
         blocks = len(study.starts[name].replicates)
         print(f"  from {name}: exchanges accepted {rates}; {trips}; {run.dropped:.2%} of trajectories dropped; "
               f"replicas remember {run.memory:.0f} exchanges, {blocks} blocks of {length // blocks}")  # fmt: skip
+        slopes = zip(*boltzmann_slopes(run.energies, study.temperatures), strict=True)
+        print("    energies of neighbours, slope of the logarithm of their ratio / expected: "
+              + " ".join(with_error(*one) for one in slopes))  # fmt: skip
     report_middle(study)
     agree = bool((spread < 2).all() and max(study.mixing) < 1.1)
     print(f"  the starts {'agree' if agree else 'do not agree'}: largest difference {spread.max():.1f} standard "

@@ -9,7 +9,7 @@ import pytest
 from scipy.signal import lfilter
 
 from peptidyn.analysis.helix_coil import LifsonRoig, count_weights, fit_lifson_roig
-from peptidyn.analysis.melting import Curve, heat_capacity, melting_curve, melting_temperature
+from peptidyn.analysis.melting import Curve, boltzmann_slopes, heat_capacity, melting_curve, melting_temperature
 from peptidyn.core.errors import ArgumentError
 from peptidyn.core.statistics import r_hat
 from peptidyn.core.units import BOLTZMANN
@@ -76,6 +76,22 @@ def test_weights_of_frames_change_the_distribution():
     curve = melting_curve(V, V, T, T[1:2], log_weights=-b * V)
     assert curve.mean[0] == pytest.approx(SHAPE / (1 / (BOLTZMANN * T[1]) + b), abs=4 * curve.error[0])
     assert abs(curve.mean[0] - SHAPE * BOLTZMANN * T[1]) > 20 * curve.error[0]
+
+
+def test_energies_of_neighbours_have_the_ratio_of_boltzmann():
+    """1 for harmonic systems at their temperatures; sampled at 360 K instead of 340 K, 1.417 and 0.472 by hand.
+
+    ln of two gamma distributions of one shape differs by the slope of 1 / kT alone. False-alarm rate 1e-4 each.
+    """
+    rng = np.random.default_rng(6)
+    slopes, errors = boltzmann_slopes(harmonic(rng, 4000), T)
+    assert slopes == pytest.approx([1.0, 1.0], abs=4 * errors.max()) and errors.max() < 0.05
+    wrong = BOLTZMANN * np.array([[300.0], [360.0], [380.0]]) * rng.gamma(SHAPE, size=(3, 4000))
+    by_hand = [(1 / 300 - 1 / 360) / (1 / 300 - 1 / 340), (1 / 360 - 1 / 380) / (1 / 340 - 1 / 380)]
+    assert boltzmann_slopes(wrong, T)[0] == pytest.approx(by_hand, abs=4 * errors.max())
+    spread = [boltzmann_slopes(harmonic(rng, 500), T) for _ in range(60)]
+    scores = np.array([(found - 1.0) / error for found, error in spread])
+    assert 0.75 < np.sqrt((scores**2).mean()) < 1.25  # errors are those of the scatter
 
 
 def test_melting_temperature_by_interpolation():

@@ -10,9 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
+from scipy.special import expit
 
 from peptidyn.core.errors import ArgumentError
 from peptidyn.core.statistics import statistical_inefficiency
@@ -170,6 +172,45 @@ def melting_temperature(curve: Curve, half: float = 0.5) -> tuple[float, float]:
         return float(T[i] + (T[i + 1] - T[i]) * (y[i] - half) / (y[i] - y[i + 1]))
 
     return curve.derived(crossing)
+
+
+def boltzmann_slopes(energies: np.ndarray, temperatures: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return whether energies of neighbouring temperatures have the ratio of Boltzmann: 1 for each pair if they do.
+
+    ln p_b(V) / p_a(V) is a straight line in V with the slope 1/kT_a - 1/kT_b, whatever the density of states. The slope
+    that is most likely, by logistic regression, is returned relative to that (M. R. Shirts, J. Chem. Theory Comput. 9,
+    909, 2013). A thermostat, time step or exchange that is wrong at one temperature shows here, without a reference.
+
+    Parameters
+    ----------
+    energies : (n_levels, n_frames)
+        V at every temperature in the order of iterations, kJ/mol.
+    temperatures : (n_levels,)
+        K.
+
+    Returns
+    -------
+    slopes, errors : (n_levels - 1,)
+    """
+    V, beta = np.asarray(energies, dtype=np.float64), 1.0 / (BOLTZMANN * np.asarray(temperatures, dtype=np.float64))
+    slopes, errors = np.empty((2, len(V) - 1))
+    for i, (low, high) in enumerate(pairwise(V)):
+        both, warm = np.concatenate([low, high]), np.repeat([0.0, 1.0], [len(low), len(high)])
+        unit = both.std()
+        x = np.column_stack([np.ones(len(both)), (both - both.mean()) / unit])
+        found = np.array([0.0, 1.0])
+        for _ in range(50):
+            p = expit(x @ found)
+            curvature = (x * (p * (1.0 - p))[:, None]).T @ x
+            step = np.linalg.solve(curvature, x.T @ (warm - p))
+            found += step
+            if np.abs(step).max() < 1e-10:
+                break
+        memory = max(statistical_inefficiency(low), statistical_inefficiency(high))
+        expected = (beta[i] - beta[i + 1]) * unit
+        slopes[i] = found[1] / expected
+        errors[i] = np.sqrt(memory * np.linalg.inv(curvature)[1, 1]) / expected
+    return slopes, errors
 
 
 def jackknife_error(replicates: np.ndarray) -> np.ndarray:
