@@ -73,6 +73,8 @@ def test_estimates_have_the_errors_of_correlated_frames():
     mean, error = weighted_average(np.stack([x, x**2], axis=1), w)
     assert np.array_equal(weighted.mean, mean) and np.array_equal(weighted.error, error)
     assert str(found).startswith("x: ") and str(found).endswith(" nm") and "square " in str(weighted)
+    constant = estimate(np.stack([np.full(40, 0.1), np.ones(40, bool)], axis=1))  # sums of 0.1 are not exact
+    assert constant.mean.tolist() == [0.1, 1.0] and constant.error.tolist() == [0.0, 0.0]
     with pytest.raises(ArgumentError, match="no frames"):
         estimate([], name="x")
 

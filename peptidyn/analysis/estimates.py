@@ -64,6 +64,8 @@ def estimate(
     if not len(x):
         raise ArgumentError(f"there are no frames to average{f' the {name}' if name else ''} over")
     mean, error = weighted_average(x, np.ones(len(x)) if weights is None else weights)
+    constant = (x == x[0]).all(axis=0)  # rounding would make an error of what never changed
+    mean, error = np.where(constant, x[0], mean), np.where(constant, 0.0, error)
     if x.ndim == 1:
         return Estimate(x, float(mean), float(error), name, unit, labels)
     return Estimate(x, mean, error, name, unit, labels)

@@ -102,7 +102,8 @@ def _energies_figure(energies: list[np.ndarray], mbar: TemperatureMBAR, T: np.nd
 
     figure, (left, right) = new_figure(1, 2, figsize=(11.0, 4.0))
     pooled = np.concatenate(energies)
-    edges = np.linspace(pooled.min(), pooled.max() + 1e-9, 61)
+    bins = int(np.clip(2.0 * len(pooled) ** (1 / 3), 8, 60))
+    edges = np.linspace(pooled.min(), pooled.max() + 1e-9, bins + 1)
     colours = matplotlib.colormaps["cividis"](np.linspace(0.0, 0.92, len(T)))
     visited = [(t, e, colour) for t, e, colour in zip(T, energies, colours, strict=True) if len(e)]
     for t, e, colour in visited:

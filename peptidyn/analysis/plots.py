@@ -71,6 +71,12 @@ def add_legend(axes: Any, **keywords: Any) -> None:
     axes.legend(frameon=False, fontsize=8, **keywords)
 
 
+def leave_room(axes: Any, part: float) -> None:
+    """Leave the upper `part` of axes free, for a legend."""
+    low, high = axes.get_ylim()
+    axes.set_ylim(low, low + (high - low) / (1.0 - part))
+
+
 def ramachandran_axes(axes: Any, **labels: Any) -> None:
     """Make axes a square of phi and psi, degrees."""
     angles = range(-180, 181, 60)

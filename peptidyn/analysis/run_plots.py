@@ -19,6 +19,7 @@ from peptidyn.analysis.plots import (
     LINE,
     MARK,
     add_legend,
+    leave_room,
     new_figure,
     plain_label,
     ramachandran_axes,
@@ -83,14 +84,16 @@ def energy_figure(table: Table, target: float | None) -> Any:
         mean = float(table[name].mean())
         upper.plot(time, table[name] - mean, style, linewidth=1.0, color=colour, label=f"{label}: {mean:.0f}")
     upper.set(ylabel="energy − mean (kJ/mol)", title="Energies and temperature")
-    add_legend(upper, ncols=3, title="means (kJ/mol)", title_fontsize=8)
+    leave_room(upper, 0.3)
+    add_legend(upper, ncols=3, title="means (kJ/mol)", title_fontsize=8, loc="upper left")
     mean = float(table["temperature"].mean())
     lower.plot(time, table["temperature"], **LINE)
     lower.axhline(mean, label=f"mean {mean:.1f} K", **MARK)
     if target is not None:
         lower.axhline(target, color=LIGHT, linestyle=":", linewidth=1.4, label=f"heat bath {target:g} K")
     lower.set(xlabel="time (ps)", ylabel="kinetic temperature (K)")
-    add_legend(lower, ncols=2)
+    leave_room(lower, 0.2)
+    add_legend(lower, ncols=2, loc="upper left")
     return figure
 
 

@@ -129,6 +129,8 @@ def _summarise(replicas: ReplicaExchange, settings: ExchangeSettings, model: Run
     """Return what summary.json holds."""
     return {
         "peptidyn": __version__,
+        "openmm": openmm.__version__,
+        "platform": _platform_name(settings),
         **replicas.summary(),
         "settings": asdict(settings),
         "coordinates": {name: len(places) for name, places in model.tree.groups.items()},

@@ -14,7 +14,7 @@ from peptidyn.analysis.plots import as_data_uri
 from peptidyn.analysis.report.page import render_page
 from peptidyn.analysis.report.run_page import setting_rows, version_rows
 from peptidyn.analysis.report.structure_tab import MOST_FRAMES as MOST_STRUCTURES
-from peptidyn.analysis.report.structure_tab import Rows, StructureTab, named, structure_tab
+from peptidyn.analysis.report.structure_tab import Rows, StructureTab, named, part, structure_tab
 from peptidyn.analysis.report.viewer import MOST_BYTES, level_frames, most_frames, pack, shown_atoms
 from peptidyn.analysis.structure_plots import melting_figure
 from peptidyn.core.errors import ArgumentError
@@ -75,7 +75,7 @@ def exchange_page(run: ExchangeRun, most_bytes: int = MOST_BYTES) -> str:
         replicas=_replicas(run),
         levels=_levels(run),
         melting=_melting_rows(T, alone),
-        melting_head=("temperature (K)", *(word for name in alone for word in (name, "standard error"))),
+        melting_head=("temperature (K)", *alone),
         helix=HELIX_CONTENT in alone,
         sentences=sentences,
         lowest=float(T[0]),
@@ -95,11 +95,18 @@ def _facts(run: ExchangeRun) -> Rows:
         ("round trips of all replicas", int(run.round_trips.sum())),
         ("energy and force calls", run.force_calls),
         ("atoms", run.structure.n_atoms),
-        ("moves", "; ".join(", ".join(f"{k} {v}" for k, v in move.items()) for move in run.moves)),
+        ("moves", "; ".join(_move(move) for move in run.moves)),
     ]
     if run.settings is not None:
         facts.append(("distribution", run.settings.distribution))
     return [(name, str(value)) for name, value in facts]
+
+
+def _move(settings: dict[str, Any]) -> str:
+    """Return a move and its settings as text; its time step at the beginning, before it was tuned."""
+    units = {"step": " ps", "friction": " 1/ps"}
+    parts = [f"{name} {value}{units.get(name, '')}" for name, value in settings.items() if name != "move"]
+    return f"{settings['move']} ({', '.join(parts)})"
 
 
 def _replicas(run: ExchangeRun) -> Rows:
@@ -145,7 +152,7 @@ def _melting(run: ExchangeRun, shown: np.ndarray) -> tuple[dict[str, np.ndarray]
 
 def _melting_rows(T: np.ndarray, alone: dict[str, np.ndarray]) -> Rows:
     return [
-        (round(t, 1), *(round(float(x), 4) for column in alone.values() for x in column[level]))
+        (round(t, 1), *(part(*map(float, column[level])) for column in alone.values()))
         for level, t in enumerate(T.tolist())
     ]
 

@@ -29,6 +29,12 @@ from peptidyn.metric.fixman_potential import FixmanPotential
 from peptidyn.runs.run_folder import RunFolder
 from peptidyn.runs.settings import ModelSettings
 
+UNITS = {
+    "timestep": "fs", "friction": "1/ps", "temperature": "K", "tmin": "K", "tmax": "K", "pressure": "bar",
+    "padding": "nm", "cutoff": "nm", "ions": "mol/l", "hydrogen_mass": "Da", "interval": "steps",
+}  # fmt: skip
+"""Of settings that are numbers."""
+
 FASTEST = 8
 """Rows in the table of fastest coordinates."""
 
@@ -135,11 +141,17 @@ def version_rows(summary: dict[str, Any]) -> Rows:
 
 
 def setting_rows(settings: ModelSettings) -> Rows:
-    """Return all settings that have a value, as text."""
-    return [(name, _setting(value)) for name, value in asdict(settings).items() if value not in (None, ())]
+    """Return all settings that have a value, with units, as text."""
+    return [
+        (f"{name} ({UNITS[name]})" if name in UNITS else name, _setting(value))
+        for name, value in asdict(settings).items()
+        if value not in (None, ())
+    ]
 
 
 def _setting(value: Any) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
     return ", ".join(value) if isinstance(value, tuple) else f"{value:g}" if isinstance(value, float) else str(value)
 
 
