@@ -13,6 +13,7 @@ counts can be split. Cases that went wrong are printed when they are met. The ex
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import io
 import shutil
 import signal
@@ -38,6 +39,7 @@ from peptidyn.cli import main as peptidyn
 from peptidyn.core.errors import PeptidynError
 from peptidyn.core.progress import Progress
 from peptidyn.engine.run_files import SUMMARY
+from peptidyn.engine.systems import load_force_field
 from peptidyn.io.readers import load_structure
 
 DATA = Path(__file__).parents[1] / "data"
@@ -168,13 +170,47 @@ def make_folders(work: Path) -> None:
 
 @contextlib.contextmanager
 def without_pictures() -> Iterator[None]:
-    """Leave out pictures at the end of runs, and averages by MBAR, which hardly converge for a handful of frames."""
+    """Leave out what costs most and damage does not reach.
+
+    Pictures at the end of runs; drawing those of a report, of which a digest of what they show is written; reading the
+    files of force fields again and again; and averages by MBAR, which hardly converge for a handful of frames.
+    """
     with (
         patch("peptidyn.analysis.run_plots.plot_run"),
         patch("peptidyn.analysis.exchange_plots.plot_exchange"),
+        patch("matplotlib.figure.Figure.savefig", write_digest),
+        patch("peptidyn.engine.systems.load_force_field", kept_force_field),
         patch("peptidyn.sampling.exchange.ReplicaExchange._energy_summary", lambda self: {}),
     ):
         yield
+
+
+_loaded: dict[str, Any] = {}
+
+
+def kept_force_field(*arguments: Any) -> Any:
+    """Return what `load_force_field` returns, from the files only once."""
+    key = repr(arguments)
+    if key not in _loaded:
+        _loaded[key] = load_force_field(*arguments)
+    return _loaded[key]
+
+
+def write_digest(figure: Any, file: Any, **options: Any) -> None:
+    """Write, in place of a picture, a digest of the numbers and words in it."""
+    shown: list[Any] = [figure.get_suptitle()]
+    for axes in figure.axes:
+        shown += [axes.get_title(), axes.get_xlabel(), axes.get_ylabel(), axes.get_xlim(), axes.get_ylim()]
+        shown += [text.get_text() for text in axes.texts]
+        shown += [np.asarray(line.get_xydata(), dtype=np.float64).tobytes() for line in axes.lines]
+        shown += [np.asarray(image.get_array(), dtype=np.float64).tobytes() for image in axes.images]
+        shown += [patch.get_path().vertices.tobytes() + repr(patch.get_extents()).encode() for patch in axes.patches]
+        for part in axes.collections:
+            values = part.get_array()
+            shown.append(np.ma.filled(part.get_offsets(), np.nan).tobytes())
+            shown.append(b"" if values is None else np.ma.filled(values, np.nan).tobytes())
+            shown += [path.vertices.tobytes() for path in part.get_paths()]
+    file.write(hashlib.sha256(repr(shown).encode()).digest())
 
 
 COMMANDS = {

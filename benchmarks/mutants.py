@@ -133,10 +133,10 @@ class Results:
         if self._path is not None and self._path.is_file():
             self._rows = json.loads(self._path.read_text(encoding="utf-8"))
 
-    def find(self, key: str) -> dict[str, Any] | None:
-        """Return the row of a fault that was noticed under this key, or None."""
+    def find(self, key: str, *outcomes: str) -> dict[str, Any] | None:
+        """Return the row that was kept under this key, if its outcome is one of these, or None."""
         row = self._rows.get(key)
-        return row if row is not None and row["outcome"] in NOTICED else None
+        return row if row is not None and row["outcome"] in outcomes else None
 
     def keep(self, key: str, row: dict[str, Any]) -> None:
         """Store a row under its key, in the file as well."""
@@ -147,10 +147,22 @@ class Results:
 
 def key_of(fault: Fault) -> str:
     """Return a digest of the fault, of the file it is put into and of the files of its tests, as they are now."""
-    texts = [repr((fault.file, fault.old, fault.new, fault.tests, fault.compiled))]
-    for name in (fault.file, *sorted({test.partition("::")[0] for test in fault.tests})):
-        texts.append((ROOT / name).read_text(encoding="utf-8"))
-    return hashlib.sha256("\0".join(texts).encode()).hexdigest()
+    what = repr((fault.file, fault.old, fault.new, fault.tests, fault.compiled))
+    return _digest(what, [ROOT / fault.file, *_test_files(fault)])
+
+
+def key_of_room(fault: Fault) -> str:
+    """Return a digest of the tests of a fault and of all sources, as they are now."""
+    sources = sorted(path for name in COPIED for path in (ROOT / name).rglob("*.py") if "tests" not in path.parts)
+    return _digest(repr((fault.tests, fault.compiled)), [*sources, *_test_files(fault)])
+
+
+def _test_files(fault: Fault) -> list[Path]:
+    return sorted({ROOT / test.partition("::")[0] for test in fault.tests})
+
+
+def _digest(what: str, files: Sequence[Path]) -> str:
+    return hashlib.sha256("\0".join([what, *(file.read_text(encoding="utf-8") for file in files)]).encode()).hexdigest()
 
 
 class Workshop:
@@ -252,18 +264,25 @@ def attempt(shops: SimpleQueue[Workshop], fault: Fault, seconds: float, broken: 
     return {"fault": fault.what, "file": fault.file, "outcome": outcome, "test": test, "seconds": spent}
 
 
-def try_faults(faults: Sequence[Fault], shops: SimpleQueue[Workshop], jobs: int, seconds: float) -> Iterator[Any]:
-    """Yield (fault, row) for each, after their tests have passed without a fault; ArgumentError if they do not."""
-    sets = list({(f.tests, f.compiled): f for f in faults}.values())
-    with ThreadPoolExecutor(jobs) as pool, Progress(len(sets) + len(faults), "mutants", "runs") as bar:
-        whole = pool.map(lambda f: attempt(shops, f, 10 * seconds, False), sets)  # which also compiles
-        for fault, row in zip(sets, whole, strict=True):
-            if row["outcome"] != "survived":
-                raise ArgumentError(f"{' '.join(fault.tests)} without a fault: {row['outcome']}: {row['test']}")
+def try_faults(
+    faults: Sequence[Fault], shops: SimpleQueue[Workshop], results: Results, jobs: int, seconds: float
+) -> Iterator[Any]:
+    """Yield (fault, row) for each, room by room, after the tests of its room have passed without a fault."""
+    rooms: dict[Any, list[Fault]] = {}
+    for fault in faults:
+        rooms.setdefault((fault.tests, fault.compiled), []).append(fault)
+    with ThreadPoolExecutor(jobs) as pool, Progress(len(rooms) + len(faults), "mutants", "runs") as bar:
+        for room in rooms.values():
+            key = key_of_room(room[0])
+            if results.find(key, "survived") is None:
+                row = attempt(shops, room[0], 10 * seconds, False)  # which also compiles
+                if row["outcome"] != "survived":
+                    raise ArgumentError(f"{' '.join(room[0].tests)} without a fault: {row['outcome']}: {row['test']}")
+                results.keep(key, {**row, "fault": "none"})
             bar.advance(1)
-        for fault, row in zip(faults, pool.map(lambda f: attempt(shops, f, seconds, True), faults), strict=True):
-            yield fault, row
-            bar.advance(1, f"{row['outcome']}: {row['fault']}"[:60])
+            for fault, row in zip(room, pool.map(lambda f: attempt(shops, f, seconds, True), room), strict=True):
+                yield fault, row
+                bar.advance(1, f"{row['outcome']}: {row['fault']}"[:60])
 
 
 def measure(
@@ -272,11 +291,11 @@ def measure(
     """Try all faults, or those about a word; return a row for each, and how many survived."""
     chosen, results = choose(only), Results(work)
     keys = {fault: key_of(fault) for fault in chosen}
-    rows = {fault: row for fault in chosen if (row := results.find(keys[fault])) is not None}
+    rows = {fault: row for fault in chosen if (row := results.find(keys[fault], *NOTICED)) is not None}
     untried = [fault for fault in chosen if fault not in rows]
     if untried:
         with _workshops(jobs, work) as shops:
-            for fault, row in try_faults(untried, shops, jobs, seconds):
+            for fault, row in try_faults(untried, shops, results, jobs, seconds):
                 results.keep(keys[fault], row)
                 rows[fault] = row
     found = [{**rows[fault], "reason": fault.reason} for fault in chosen]

@@ -1,0 +1,87 @@
+"""Averages over temperatures, ladders and MBAR, each statement with numbers that can be worked out by hand."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from scipy.integrate import quad
+from scipy.stats import norm
+
+from peptidyn.analysis.melting import melting_curve
+from peptidyn.core.statistics import statistical_inefficiency
+from peptidyn.core.units import BOLTZMANN
+from peptidyn.sampling.ladders import choose_temperatures
+from peptidyn.sampling.mbar import MOST_FRAMES, TemperatureMBAR, temperature_weights
+
+T = np.array([300.0, 400.0, 500.0])
+
+
+def test_blocks_of_a_curve_are_consecutive_frames():
+    """Equal energies: all frames count alike, and the jackknife over ten blocks is the error of ten block means."""
+    means = np.array([0.3, 0.1, 0.8, 0.5, 0.9, 0.2, 0.4, 0.7, 0.6, 0.0])
+    values = np.tile(np.repeat(means, 4), (3, 1))
+    curve = melting_curve(values, np.zeros(values.shape), T, T[1:2])
+    assert curve.mean[0] == pytest.approx(0.45)
+    assert curve.error[0] == pytest.approx(means.std(ddof=1) / np.sqrt(10))  # 0.0957
+
+
+def two_energies(mean, spread):
+    """Two energies with this mean and standard deviation."""
+    return np.array([mean - spread, mean + spread])
+
+
+def test_a_mean_energy_that_falls_counts_as_level():
+    """<V> never falls with T: 90 kJ/mol at 400 K after 100 at 300 K is taken as 100."""
+    low, high = two_energies(100.0, 8.0), two_energies(160.0, 14.0)
+    fallen, level = two_energies(90.0, 11.0), two_energies(100.0, 11.0)
+    found = choose_temperatures(T, [low, fallen, high])
+    assert found == pytest.approx(choose_temperatures(T, [low, level, high]), rel=1e-12)
+    assert len(found) > 3
+
+
+def test_neighbours_of_a_ladder_exchange_equally_often():
+    """Rates by quadrature over the difference of two normal energies, whose mean and spread are those of 60 kT."""
+    k = 60
+    energies = [two_energies(k * BOLTZMANN * t, np.sqrt(k) * BOLTZMANN * t) for t in T]
+    ladder = choose_temperatures(T, energies, 0.3)
+    rates = []
+    for a, b in pairwise(ladder):
+        step = 1 / (BOLTZMANN * a) - 1 / (BOLTZMANN * b)
+        difference = norm(k * BOLTZMANN * (b - a), np.sqrt(k) * BOLTZMANN * np.hypot(a, b))
+        low, high = difference.ppf([1e-9, 1 - 1e-9])
+        rates.append(quad(lambda d: min(1.0, np.exp(-step * d)) * difference.pdf(d), low, high, points=[0.0])[0])  # noqa: B023
+    assert len(rates) == 3
+    assert min(rates) > 0.3 and max(rates) - min(rates) < 0.05
+
+
+def test_errors_of_mbar_are_those_of_the_slowest_temperature_and_frames_are_of_the_whole_run():
+    rng = np.random.default_rng(4)
+    n = 3 * MOST_FRAMES
+    slow = np.convolve(rng.standard_normal(n + 29), np.ones(30), "valid")
+    slow[: n // 3] = rng.standard_normal(n // 3)  # the first third says nothing about the rest
+    fast = rng.standard_normal(n)
+    mbar = TemperatureMBAR([fast, slow], T[:2])
+    assert mbar.inefficiency == pytest.approx(statistical_inefficiency(slow[::3]))
+    assert mbar.inefficiency > 4.0 > statistical_inefficiency(fast[::3])
+
+
+def test_weights_of_two_levels_by_hand():
+    """Ten frames at each of two temperatures, of energy 0 or e: the equations of MBAR, and the weights they give.
+
+    exp(-f_i) = sum over frames of exp(-V / kT_i) / m(V) with the mixture m(V) = sum_k N_k exp(f_k - V / kT_k), and the
+    weights at T_i are proportional to exp(-V / kT_i) / m(V).
+    """
+    e = 4.0
+    V = np.array([[0.0] * 7 + [e] * 3, [0.0] * 5 + [e] * 5])
+    beta = 1 / (BOLTZMANN * T[:2])
+    weights, f = temperature_weights(V, T[:2], T[:1])
+    counts = {0.0: 12, e: 8}
+    mixture = {v: sum(10 * np.exp(f[k] - beta[k] * (v - V.mean())) for k in range(2)) for v in counts}
+    for i in range(2):
+        assert sum(n * np.exp(f[i] - beta[i] * (v - V.mean())) / mixture[v] for v, n in counts.items()) == (
+            pytest.approx(1.0, abs=1e-6)
+        )
+    expected = np.exp(-beta[0] * V.ravel()) / np.where(V.ravel() > 0, mixture[e], mixture[0.0])
+    assert weights[0] == pytest.approx(expected / expected.sum(), rel=1e-9)
