@@ -5,9 +5,11 @@
 Structure files are damaged and read; an atom line that is not in the structure must be in a note. Folders of runs and
 of replica exchange are damaged and continued or reported: the command must refuse them with one sentence, or give what
 it gives without the damage. Sets of options with hostile values must be refused or run, and leave no folder when they
-are refused. With --kills, runs and replica exchange are killed (SIGKILL) at random moments, and must be identical after
---resume. Every case follows from the seed and its number; --first is the number that all kinds begin with, so that long
-counts can be split. Cases that went wrong are printed when they are met. The exit status is 1 if there were any.
+are refused; runs that would be long are interrupted. With --kills, runs and replica exchange are killed (SIGKILL) at
+random moments, and must be identical after --resume.
+
+Every case follows from the seed and its number; --first is the number that all kinds begin with, so that long counts
+can be split. Cases that went wrong are printed when they are met. The exit status is 1 if there were any.
 """
 
 from __future__ import annotations
@@ -92,8 +94,9 @@ def judge(cases: Iterator[tuple[str, Callable[[], tuple[str, str]]]], count: int
                 outcome, detail = "raw", f"{type(error).__name__}: {error} ({Path(place.filename).name}:{place.lineno})"
             outcomes.add(case, outcome, detail, time.process_time() - begin)
             bar.advance(1)
-    kinds = ("done", "refused", "raw", "silent")
-    return {**{kind: outcomes.counts[kind] for kind in kinds}, "bad": outcomes.bad, "slowest": list(outcomes.slowest)}
+    counts = {kind: outcomes.counts[kind] for kind in ("done", "refused", "raw", "silent")}
+    print(f"{what}: {counts}, peak memory {peak_memory()} MB", file=sys.stderr, flush=True)
+    return {**counts, "bad": outcomes.bad, "slowest": list(outcomes.slowest)}
 
 
 # ---------------------------------------------------------------------------- structure files
@@ -333,6 +336,32 @@ HOSTILE: dict[str, dict[str, Sequence[str]]] = {
 """Values that options may be given, by command."""
 
 
+LONGEST, INTERRUPTED = 3.0, 130
+"""CPU seconds after which a command is interrupted, since options may ask for runs of years; its exit status then."""
+
+
+@contextlib.contextmanager
+def interrupting(seconds: float) -> Iterator[None]:
+    """Interrupt what runs within, as Ctrl-C does, whenever it has taken this CPU time (not on Windows)."""
+    if not hasattr(signal, "setitimer"):
+        yield
+        return
+
+    def stop(number: int, frame: Any) -> None:
+        handler = signal.getsignal(signal.SIGINT)
+        if not callable(handler):
+            raise KeyboardInterrupt
+        handler(signal.SIGINT, frame)
+
+    before = signal.signal(signal.SIGPROF, stop)
+    signal.setitimer(signal.ITIMER_PROF, seconds, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_PROF, 0.0)
+        signal.signal(signal.SIGPROF, before)
+
+
 def option_cases(
     count: int, seed: int, work: Path, first: int = 0
 ) -> Iterator[tuple[str, Callable[[], tuple[str, str]]]]:
@@ -360,12 +389,13 @@ def option_cases(
 
         def run(arguments: list[str] = arguments, target: Path = target) -> tuple[str, str]:
             remove(target)
-            status, error = call(arguments)
+            with interrupting(LONGEST):
+                status, error = call(arguments)
             if status == 2:
                 if error.count("\n") != 1:
                     return "raw", f"the message is {error!r}"
                 return ("silent", "a folder was left behind") if target.exists() else ("refused", error)
-            return ("done", "") if status == 0 else ("raw", f"exit status {status}")
+            return ("done", "") if status in (0, INTERRUPTED) else ("raw", f"exit status {status}")
 
         yield f"options {number}, {command}, {str(given)[:200]}", run
 

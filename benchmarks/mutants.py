@@ -43,6 +43,13 @@ COPIED = ("peptidyn", "tests", "benchmarks", "data", "examples", "pyproject.toml
 SECONDS = 600
 """Time for the tests of one fault."""
 
+PYTEST = (
+    "-x", "-q", "-o", "addopts=", "-m", "not slow and not browser", "--assert=plain", "--tb=no",
+    "-p", "no:cacheprovider", "-p", "no:unraisableexception",
+)  # fmt: skip
+"""Only whether a test fails counts: half of the time of a small test file goes into plugins and better messages."""
+
+UNCOMPILED = {"NUMBA_DISABLE_JIT": "1", "PEPTIDYN_LANES": "plain"}
 NOTICED = ("caught", "timed out")
 """Outcomes of faults that tests notice."""
 
@@ -217,8 +224,8 @@ class Workshop:
         assert self._server.stdin is not None and self._server.stdout is not None
         quiet = [] if fault.compiled else ["-W", "ignore::RuntimeWarning"]  # numpy warns where compiled code does not
         request = {
-            "arguments": ["-x", "-n", "0", "-p", "no:cacheprovider", "--tb=no", *quiet, *fault.tests],
-            "environment": {} if fault.compiled else {"NUMBA_DISABLE_JIT": "1", "PEPTIDYN_LANES": "plain"},
+            "arguments": [*PYTEST, *quiet, *fault.tests],
+            "environment": {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"} | ({} if fault.compiled else UNCOMPILED),
             "seconds": seconds,
             "output": str(self.output),
         }
