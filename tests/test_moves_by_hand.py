@@ -1,0 +1,97 @@
+"""What walkers and moves keep, drop and choose, one statement at a time."""
+
+from __future__ import annotations
+
+import butane
+import numpy as np
+import openmm
+import pytest
+from scripted_random import Script
+
+import peptidyn as ptd
+from peptidyn.engine.kinetic_metric import LANGEVIN_STEPS
+from peptidyn.sampling.moves import metric_timestep
+from peptidyn.sampling.walker import Walker
+
+
+def make_walker(torsion=1.3, system=None):
+    tree = butane.make_tree()
+    x = tree.positions(tree.reference.replace(torsions=[torsion]))
+    return Walker(tree, system or butane.make_system(), 600.0, positions=x, platform="Reference", seed=1)
+
+
+@pytest.mark.parametrize("turns", [-2, 0, 3])
+def test_torsions_lie_between_minus_and_plus_pi(turns):
+    walker = make_walker()
+    q, *rest = walker.mover.save()
+    walker.mover.restore((q + 2.0 * np.pi * turns, *rest))
+    assert walker.q == pytest.approx([1.3], abs=1e-12)
+
+
+def test_motion_is_not_removed_within_trajectories():
+    system = butane.make_system()
+    system.addForce(openmm.CMMotionRemover())
+    walker = make_walker(system=system)  # its System lives as long as it does
+    names = [force.getName() for force in walker.context.getSystem().getForces()]
+    assert "CMMotionRemover" not in names and len(names) == 4
+
+
+def test_restored_momenta_are_drawn_anew_unless_they_were_valid():
+    walker = make_walker()
+    saved = walker.checkpoint()
+    for valid in (False, True):
+        walker.restore({**saved, "momenta_valid": valid})
+        assert walker.momenta_valid is valid
+
+
+def test_a_restored_walker_draws_the_numbers_of_its_checkpoint():
+    walker = make_walker()
+    saved = walker.checkpoint()
+    first = walker.rng.random(3)
+    walker.restore(saved)
+    assert np.array_equal(walker.rng.random(3), first)
+
+
+def test_the_metric_is_that_of_the_longest_step():
+    hmc, langevin = ptd.TorsionalHMC(0.004, 2), ptd.TorsionalLangevin(0.016, 2)
+    assert metric_timestep([hmc, langevin, ptd.CartesianHMC(0.9, 1)]) == (0.016, None)
+    assert metric_timestep([langevin, ptd.TorsionalLangevin(0.008, 2)]) == (0.016, LANGEVIN_STEPS)
+    assert metric_timestep([ptd.TorsionMove()]) == (None, None)
+
+
+def test_several_torsions_turn_by_angles_of_their_own():
+    """A chain without forces accepts everything: two of its three torsions turn, each by its own angle."""
+    tree = ptd.bead_chain(6, 0.15, 1.9, 14.0)
+    system = openmm.System()
+    for mass in tree.masses:
+        system.addParticle(mass)
+    walker = Walker(tree, system, 300.0, platform="Reference", seed=2)
+    before = walker.mover.q.copy()
+    assert ptd.TorsionMove(count=2, turn=20.0).apply(walker)
+    turned = walker.mover.q - before
+    angles = turned[turned != 0.0]
+    assert len(angles) == 2 and abs(angles[0] - angles[1]) > 1e-3 and np.abs(angles).max() < np.deg2rad(20.0)
+
+
+def test_after_a_trajectory_that_failed_forces_and_momenta_are_new(monkeypatch):
+    """Forces of the place where it failed must not kick the next one, and its momenta are drawn at the temperature."""
+    normals = np.random.default_rng(3).standard_normal((4, 7))
+    p = 2.0 * np.arange(1.0, 8.0)
+    ends = []
+    for fails in (False, True):
+        walker, move = make_walker(), ptd.TorsionalLangevin(0.01, 2, friction=5.0)
+        walker.mover.momentum = p
+        walker.momenta_valid = True
+        walker.rng = Script(normals if fails else normals[2:])  # one step that fails, new momenta; then two steps
+        if fails:
+            with monkeypatch.context() as patched:
+                patched.setattr(move, "_make_steps", lambda walker, stepper: stepper.step() and False)
+                assert not move.apply(walker)
+            drawn = make_walker().mover
+            drawn.thermalise(0.0, walker.kT, Script(normals[1:2]))
+            assert np.abs(walker.mover.momentum - drawn.momentum).max() < 1e-12
+            walker.mover.momentum = p
+        assert move.apply(walker) and walker.rng.used_up
+        ends.append(walker.mover.save())
+    for a, b in zip(*ends, strict=True):
+        assert np.abs(a - b).max() < 1e-9
