@@ -7,6 +7,7 @@ from dataclasses import asdict, replace
 from typing import Any
 
 import numpy as np
+import openmm
 
 from peptidyn._version import __version__
 from peptidyn.core.one_core import OneCore
@@ -130,7 +131,7 @@ def _summarise(replicas: ReplicaExchange, settings: ExchangeSettings, model: Run
     return {
         "peptidyn": __version__,
         "openmm": openmm.__version__,
-        "platform": _platform_name(settings),
+        "platform": platform_name(settings),
         **replicas.summary(),
         "settings": asdict(settings),
         "coordinates": {name: len(places) for name, places in model.tree.groups.items()},
