@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from contextlib import closing, nullcontext
 
 from peptidyn.cli.options import examples
 from peptidyn.cli.simulations import add_model_options, add_run_options, end_run, preset_help, run_arguments, speaker
@@ -63,14 +64,9 @@ def exchange_command(options: argparse.Namespace) -> int:
     if options.scheduler and options.workers:
         raise ArgumentError("the scheduler has its own workers; give --scheduler or --workers")
     say = speaker(options)
-    client = connect(options.scheduler) if options.scheduler else None
-    backend = client or "auto"
-    try:
-        given = run_arguments(options, ExchangeSettings)
-        result = exchange(backend=backend, workers=options.workers, say=say, **given)
-    finally:
-        if client is not None:
-            client.close()
+    given = {**run_arguments(options, ExchangeSettings), "workers": options.workers, "say": say}
+    with closing(connect(options.scheduler)) if options.scheduler else nullcontext("auto") as backend:
+        result = exchange(backend=backend, **given)
     if not result.interrupted:
         rates = [f"{rate:.2f}" for rate in result.summary["exchange_acceptance"] if rate is not None]
         trips = sum(result.summary["round_trips"])

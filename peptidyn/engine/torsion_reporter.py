@@ -151,12 +151,11 @@ class TorsionReporter:
         if self._append and not self._stream.exists() and self.path.exists():
             rows = rows_of_table(self.path, read_npz(self.path), self._tree, self.coordinates)
             self._stream.write_bytes(rows.tobytes())
+        frames = 0
         if self._goes_on():
             size = self._stream.stat().st_size // (8 * self._width)
             frames = size if self._keep is None else min(size, self._keep)
             os.truncate(self._stream, frames * 8 * self._width)
-        else:
-            frames = 0
         self._require(frames)
         self._out = open(self._stream, "ab" if self._append else "wb")
 

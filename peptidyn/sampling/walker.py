@@ -277,9 +277,7 @@ def _make_context(system: Any, masses: np.ndarray, platform: Any, properties: di
     integrator.addComputePerDof("v", "v + 0.5*dt*f/inertia")
     if isinstance(platform, str):
         platform = find_platform(platform)
-    chosen = [] if platform is None else [platform]
-    context = openmm.Context(
-        system, integrator, *chosen, *([properties] if platform is not None and properties else [])
-    )
+    given = (system, integrator) if platform is None else (system, integrator, platform, properties or {})
+    context = openmm.Context(*given)
     integrator.setPerDofVariableByName("inertia", [openmm.Vec3(m, m, m) for m in masses.tolist()])
     return context
