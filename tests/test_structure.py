@@ -41,20 +41,25 @@ def test_virtual_sites_keep_their_place_and_zero_mass_in_a_system():
     from openmm import System
     from openmm.app import Element, Topology
 
-    topology = Topology()
-    residue = topology.addResidue("HOH", topology.addChain())
-    for name, symbol in (("O", "O"), ("H1", "H"), ("H2", "H"), ("M", None)):
-        topology.addAtom(name, Element.getBySymbol(symbol) if symbol else None, residue)
-    oxygen, *hydrogens, _ = topology.atoms()
-    for hydrogen in hydrogens:
-        topology.addBond(oxygen, hydrogen)
+    def four_sites(name):
+        topology = Topology()
+        residue = topology.addResidue(name, topology.addChain())
+        for atom, symbol in (("O", "O"), ("H1", "H"), ("H2", "H"), ("M", None)):
+            topology.addAtom(atom, Element.getBySymbol(symbol) if symbol else None, residue)
+        oxygen, *hydrogens, _ = topology.atoms()
+        for hydrogen in hydrogens:
+            topology.addBond(oxygen, hydrogen)
+        return topology
+
     system = System()
     for mass in (16.0, 1.0, 1.0, 0.0):
         system.addParticle(mass)
     xyz = 0.02 * np.arange(12.0).reshape(4, 3)
-    assert Structure.from_openmm(topology, system, xyz).masses[3] == 0.0
-    with pytest.raises(StructureError, match="element of chain 1, residue HOH 1, atom M is unknown"):
-        Structure.from_openmm(topology, None, xyz)
+    for name in ("HOH", "LIG"):
+        assert Structure.from_openmm(four_sites(name), system, xyz).masses[3] == 0.0
+    assert Structure.from_openmm(four_sites("HOH"), None, xyz).masses[3] == 0.0  # water may have such a site
+    with pytest.raises(StructureError, match="element of chain 1, residue LIG 1, atom M is unknown"):
+        Structure.from_openmm(four_sites("LIG"), None, xyz)
 
 
 def test_round_trip_through_mdtraj(villin, integrase):

@@ -88,12 +88,8 @@ def exchange(
         if go_on:
             say(f"continuing from iteration {replicas.iterations} of {chosen.iterations}")
         _tune(replicas, chosen, say)
-        _advance(
-            replicas,
-            chosen.iterations,
-            where["backend"] == "serial" and needs_one_core(chosen, model.tree.n_atoms),
-            progress,
-        )
+        one_core = where["backend"] == "serial" and needs_one_core(chosen, model.tree.n_atoms)
+        _advance(replicas, chosen.iterations, one_core, progress)
         summary = _summarise(replicas, chosen, model)
         place.write_summary(summary)
         return RunResult(place.path, summary, not summary["complete"])
