@@ -8,6 +8,7 @@ from __future__ import annotations
 from peptidyn.kernels.compiling import njit
 from peptidyn.kernels.foreign import ask_forces
 from peptidyn.kernels.motions import DRIFT_ITERATIONS, run_range
+from peptidyn.kernels.passes import START
 
 NO_FORCES = 1
 """Status of a cycle whose forces are not finite; those below zero are the ones of `run_range`."""
@@ -28,7 +29,7 @@ def run_cycles(program, numbers, noise, counts, server, packed, scratch, layout,
         for i in range(noise.shape[1]):
             normals[i] = noise[cycle, i]
         worst = run_range(
-            program, numbers, 0, len(status), packed, scratch, layout, motion, vectors, cartesian, status
+            program, numbers, START, len(status), packed, scratch, layout, motion, vectors, cartesian, status
         )  # fmt: skip
         if worst < 0:
             return cycle, worst

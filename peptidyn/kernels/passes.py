@@ -36,6 +36,9 @@ from peptidyn.kernels.lanes import add3, add6, all_above, at, get, get3, get6, p
 from peptidyn.kernels.packing import BLADE, COM, INERTIA, MASS, PLATE, SPHERE, E
 from peptidyn.model.kinematics import FREE, POINT, PRISMATIC
 
+START = np.int64(0)
+"""The first link or molecule. A plain 0 in a call would be a type of its own for numba, which compiles it apart."""
+
 PIVOT = 1e-13
 """A pivot below this fraction of the terms it is the sum of is rounding error: the matrix is singular."""
 

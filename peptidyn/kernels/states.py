@@ -9,6 +9,7 @@ from peptidyn.kernels import passes as kernels
 from peptidyn.kernels.compiling import njit
 from peptidyn.kernels.lanes import LANES
 from peptidyn.kernels.packing import Packed
+from peptidyn.kernels.passes import START
 
 BATCHES = 4
 """Many states are divided into this many batches per thread."""
@@ -38,10 +39,10 @@ def factor_state(packed, scratch, q, base_rotation):
     """Factor the mass matrix of one state; return -1, or the link at which it is singular."""
     w, turns, pivot, root = scratch
     n = len(pivot)
-    kernels.set_configuration(0, n, packed, q, base_rotation, w, turns[2])
+    kernels.set_configuration(START, n, packed, q, base_rotation, w, turns[2])
     kernels.sines(turns[2], turns[0], turns[1])
-    kernels.outward(0, n, packed, turns[0], turns[1], turns[2], w, None)
-    return kernels.factor(0, n, packed, w, pivot, root, None, None)
+    kernels.outward(START, n, packed, turns[0], turns[1], turns[2], w, None)
+    return kernels.factor(START, n, packed, w, pivot, root, None, None)
 
 
 @njit(cache=True, error_model="numpy", nogil=True)
@@ -49,9 +50,9 @@ def solve_state(packed, scratch, b, x):
     """Write x = M^-1 b for vectors (n_dof,) with the factor at hand."""
     w, _, pivot, root = scratch
     n = len(pivot)
-    kernels.clear_wrenches(0, n, w)
-    kernels.substitute(0, n, packed, w, b, x)
-    kernels.back_substitute(0, n, packed, w, root, b, x)
+    kernels.clear_wrenches(START, n, w)
+    kernels.substitute(START, n, packed, w, b, x)
+    kernels.back_substitute(START, n, packed, w, root, b, x)
 
 
 @njit(cache=True, error_model="numpy", nogil=True)
@@ -59,13 +60,13 @@ def factor_and_solve(packed, scratch, q, base_rotation, b, x):
     """Write x = M^-1 b for vectors (n_dof,) of one state, in one go; return -1, or the link where M is singular."""
     w, turns, pivot, root = scratch
     n = len(pivot)
-    kernels.set_configuration(0, n, packed, q, base_rotation, w, turns[2])
+    kernels.set_configuration(START, n, packed, q, base_rotation, w, turns[2])
     kernels.sines(turns[2], turns[0], turns[1])
-    kernels.outward(0, n, packed, turns[0], turns[1], turns[2], w, None)
-    kernels.clear_wrenches(0, n, w)
-    bad = kernels.factor(0, n, packed, w, pivot, root, b, x)
+    kernels.outward(START, n, packed, turns[0], turns[1], turns[2], w, None)
+    kernels.clear_wrenches(START, n, w)
+    bad = kernels.factor(START, n, packed, w, pivot, root, b, x)
     if bad < 0:
-        kernels.back_substitute(0, n, packed, w, root, b, x)
+        kernels.back_substitute(START, n, packed, w, root, b, x)
     return bad
 
 
@@ -74,12 +75,12 @@ def forward_dynamics(packed, scratch, q, base_rotation, v, tau, x):
     """Write the accelerations x (n_dof,) of one state; return -1, or the link at which M is singular."""
     w, turns, pivot, root = scratch
     n = len(pivot)
-    kernels.set_configuration(0, n, packed, q, base_rotation, w, turns[2])
+    kernels.set_configuration(START, n, packed, q, base_rotation, w, turns[2])
     kernels.sines(turns[2], turns[0], turns[1])
-    kernels.outward(0, n, packed, turns[0], turns[1], turns[2], w, v)
-    bad = kernels.factor(0, n, packed, w, pivot, root, tau, x)
+    kernels.outward(START, n, packed, turns[0], turns[1], turns[2], w, v)
+    bad = kernels.factor(START, n, packed, w, pivot, root, tau, x)
     if bad < 0:
-        kernels.back_substitute(0, n, packed, w, root, tau, x)
+        kernels.back_substitute(START, n, packed, w, root, tau, x)
     return bad
 
 
@@ -89,8 +90,8 @@ def log_det_state(packed, scratch, gradient):
     w, _, pivot, root = scratch
     n = len(pivot)
     if gradient is not None:
-        kernels.log_det_gradient(0, n, packed, w, pivot, root, gradient)
-    return kernels.log_det(0, n, packed, pivot, root)
+        kernels.log_det_gradient(START, n, packed, w, pivot, root, gradient)
+    return kernels.log_det(START, n, packed, pivot, root)
 
 
 # ---------------------------------------------------------------------------- many states
@@ -117,7 +118,9 @@ def _configure_lanes(packed, w, turns, start, stop, q, base_rotation):
     n = len(packed[0])
     for k in range(LANES):
         s = min(start + k, stop - 1)
-        kernels.set_configuration(0, n, packed, q[s], base_rotation[s % len(base_rotation)], w[:, :, k], turns[2, :, k])
+        kernels.set_configuration(
+            START, n, packed, q[s], base_rotation[s % len(base_rotation)], w[:, :, k], turns[2, :, k]
+        )
     flat = turns.reshape((3, n * LANES))
     kernels.sines(flat[2], flat[0], flat[1])
 
@@ -130,14 +133,14 @@ def _log_det_range(memory, packed, start, stop, q, base_rotation, value, gradien
     slopes = rest[: q.shape[1] * LANES].reshape((q.shape[1], LANES))
     for first in range(start, stop, LANES):
         _configure_lanes(packed, w, turns, first, stop, q, base_rotation)
-        kernels.outward(0, n, packed, turns[0], turns[1], turns[2], w, None)
-        bad = kernels.factor(0, n, packed, w, pivot, root, None, None)
+        kernels.outward(START, n, packed, turns[0], turns[1], turns[2], w, None)
+        bad = kernels.factor(START, n, packed, w, pivot, root, None, None)
         if bad < 0 and len(gradient):
-            kernels.log_det_gradient(0, n, packed, w, pivot, root, slopes)
+            kernels.log_det_gradient(START, n, packed, w, pivot, root, slopes)
         for k in range(min(LANES, stop - first)):
             status[first + k] = bad
             if bad < 0:
-                value[first + k] = kernels.log_det(0, n, packed, pivot[:, k], root[:, :, k])
+                value[first + k] = kernels.log_det(START, n, packed, pivot[:, k], root[:, :, k])
                 if len(gradient):
                     for i in range(q.shape[1]):
                         gradient[first + k, i] = slopes[i, k]
@@ -156,10 +159,10 @@ def _forward_dynamics_range(memory, packed, start, stop, q, base_rotation, v, ta
             s = min(first + k, stop - 1)
             for i in range(v.shape[1]):
                 rate[i, k], push[i, k] = v[s, i], tau[s, i]
-        kernels.outward(0, n, packed, turns[0], turns[1], turns[2], w, rate)
-        bad = kernels.factor(0, n, packed, w, pivot, root, push, change)
+        kernels.outward(START, n, packed, turns[0], turns[1], turns[2], w, rate)
+        bad = kernels.factor(START, n, packed, w, pivot, root, push, change)
         if bad < 0:
-            kernels.back_substitute(0, n, packed, w, root, push, change)
+            kernels.back_substitute(START, n, packed, w, root, push, change)
         for k in range(min(LANES, stop - first)):
             status[first + k] = bad
             for i in range(v.shape[1]):
