@@ -18,7 +18,8 @@ after 100 steps; frames are those at the lowest temperature, force calls those o
 exchanges, so crossings are not counted.
 
 Langevin dynamics of `angles`, `heavy` and `flexible` (backbone angles and omega; all angles and phases of heavy atoms;
-everything) has the joint inertias of ``metric="auto"``. Its rates are not physical: transitions per force call are
+everything) has the joint inertias of ``metric="auto"``, and steps of 24 fs, or 16 fs at 450 K, where atoms that meet
+would end a run at 24 fs once in some 10^5 steps. Its rates are not physical: transitions per force call are
 compared, not per time.
 
 The time step of a Metropolised method is the largest that is accepted at least in 0.9 of the proposals, found once per
@@ -135,16 +136,19 @@ MOLECULES = {
 }
 
 HARD, OPEN = "phi psi chi", "phi psi chi omega angles"
-HOT = {"capped Ala10 at 450 K": 200_000, "chignolin at 450 K": 100_000}
-LANGEVIN = {"capped alanine": 150_000, "capped Ala3": 150_000, **HOT}
+HOT = {"capped Ala10 at 450 K": 300_000, "chignolin at 450 K": 150_000}
+LANGEVIN = {"capped alanine": 150_000, "capped Ala3": 150_000}
 EXCHANGE = {"capped Ala3": 200_000, "capped Ala10": 300_000}
 ALL = {"capped alanine": 600_000, "capped Ala3": 600_000, "capped Ala10": 60_000}
 METHODS = {
     REFERENCE: Method({**ALL, "capped Ala10 at 450 K": 500_000, "chignolin at 450 K": 250_000}),
-    "torsions, Langevin 8 fs": Method(LANGEVIN, HARD, timestep=0.008, preset="torsions"),
+    "torsions, Langevin 8 fs": Method({**LANGEVIN, **HOT}, HARD, timestep=0.008, preset="torsions"),
     "angles, Langevin 24 fs": Method(LANGEVIN, OPEN, timestep=0.024, preset="angles"),
     "heavy, Langevin 24 fs": Method(LANGEVIN, "heavy", timestep=0.024, preset="heavy"),
     "flexible, Langevin 24 fs": Method(LANGEVIN, "all", timestep=0.024, preset="flexible"),
+    "angles, Langevin 16 fs": Method(HOT, OPEN, timestep=0.016, preset="angles"),
+    "heavy, Langevin 16 fs": Method(HOT, "heavy", timestep=0.016, preset="heavy"),
+    "flexible, Langevin 16 fs": Method(HOT, "all", timestep=0.016, preset="flexible"),
     f"{REFERENCE}, exchange": Method(EXCHANGE, exchange=True),
     "torsions, Langevin 8 fs, exchange": Method(EXCHANGE, HARD, timestep=0.008, preset="torsions", exchange=True),
     "angles, Langevin 24 fs, exchange": Method(EXCHANGE, OPEN, timestep=0.024, preset="angles", exchange=True),
