@@ -144,6 +144,16 @@ def test_trees_are_built_of_structures(given):
         ptd.build_tree(given)
 
 
+def test_integrators_need_trees_and_simulations_a_topology():
+    structure = ptd.load_structure(ALA1)
+    with pytest.raises(ArgumentError, match=r"given a Structure, expected a TreeModel.*build_tree\(structure\)"):
+        ptd.TorsionVerletIntegrator(structure, 0.001)
+    integrator = ptd.TorsionVerletIntegrator(ptd.build_tree(structure), 0.001)
+    system = ptd.make_system(structure.topology, solvent="vacuum")
+    with pytest.raises(ArgumentError, match=r"topology is a Structure.*structure\.topology"):
+        ptd.TorsionSimulation(structure, system, integrator, "Reference")
+
+
 @pytest.mark.parametrize(
     ("arguments", "phrase"),
     [

@@ -13,6 +13,7 @@ from real_structures import DATA
 
 import peptidyn as ptd
 from peptidyn.cli import main
+from peptidyn.core.errors import ModelError
 from peptidyn.engine.systems import _WATER_FILES, FORCE_FIELDS, FOUR_SITES
 from peptidyn.runs.exchange_run import ExchangeRun
 from peptidyn.runs.preparation import prepare_structure
@@ -78,6 +79,12 @@ def test_a_box_of_three_sites_gets_the_fourth(water_file, field, solvent):
     found, x = at_rest(system, placed.positions)
     assert found == pytest.approx(at_rest(own, x)[0], rel=1e-6) and -60 < found / n < 0
     assert np.linalg.norm(x[3::4] - x[0::4], axis=1) == pytest.approx(ARMS[solvent], abs=2e-5)
+
+
+def test_waters_without_the_site_are_named():
+    box = three_site_box()
+    with pytest.raises(ModelError, match=r"virtual site in HOH 1 .*addExtraParticles"):
+        ptd.make_system(box.topology, "opc", cutoff=0.5)
 
 
 def test_every_word_has_a_file():

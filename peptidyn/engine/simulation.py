@@ -58,6 +58,11 @@ class TorsionSimulation(app.Simulation):
                 f"the integrator is a {type(integrator).__name__}, expected a TorsionVerletIntegrator, "
                 "TorsionLangevinIntegrator or TorsionGHMCIntegrator; use openmm.app.Simulation for others"
             )
+        if not hasattr(topology, "getNumAtoms"):
+            raise ArgumentError(
+                f"the topology is a {type(topology).__name__}, expected an openmm.app.Topology: a Structure has one as "
+                "structure.topology"
+            )
         if isinstance(platform, str):
             platform = find_platform(platform)
         super().__init__(topology, system, integrator, platform, platformProperties, state)

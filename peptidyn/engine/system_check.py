@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from peptidyn.core.errors import ModelError
+from peptidyn.core.errors import ArgumentError, ModelError
 from peptidyn.engine.barostat import check_barostat
 from peptidyn.io.virtual_sites import place_virtual_sites, virtual_sites
 from peptidyn.model.rigid_units import same_unit
@@ -26,6 +26,15 @@ _REFUSED = {
     "MonteCarloFlexibleBarostat": "use MonteCarloBarostat, or run at constant volume",
     "AndersenThermostat": "it acts on Cartesian velocities: use TorsionLangevinIntegrator or TorsionGHMCIntegrator",
 }
+
+
+def check_tree(tree: Any) -> None:
+    """Raise ArgumentError if an integrator is given something else than a tree."""
+    if not isinstance(tree, TreeModel):
+        raise ArgumentError(
+            f"the integrator was given a {type(tree).__name__}, expected a TreeModel: make one with "
+            "build_tree(structure)"
+        )
 
 
 def check_system(tree: TreeModel, system: Any, masses: np.ndarray, *, barostat: bool = False) -> list[str]:

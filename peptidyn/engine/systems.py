@@ -184,6 +184,11 @@ def undescribed(field: Any, topology: Any, error: Exception) -> str:
             "load_structure(file, add_hydrogens=True)"
         )
     reason = str(error).split("For more information")[0].strip().rstrip(".")
+    if "extra site" in reason:
+        return (
+            f"the force field needs a virtual site in {names}; openmm.app.Modeller(topology, positions) adds it: "
+            "addExtraParticles(force field)"
+        )
     return (
         f"the force field cannot describe this structure: it has no parameters for {names} ({reason}); leave such "
         "molecules out (select='protein'), add a force field file that knows them (forcefield='amber14,ligand.xml'), "

@@ -30,7 +30,7 @@ from peptidyn.engine.kinetic_metric import (
     tree_with_metric,
 )
 from peptidyn.engine.stock_simulation import NoticesSimulation
-from peptidyn.engine.system_check import check_constraints, check_system
+from peptidyn.engine.system_check import check_constraints, check_system, check_tree
 from peptidyn.integrators.mover import Mover
 from peptidyn.integrators.stepper import Stepper
 from peptidyn.metric.fixman_potential import check_temperature
@@ -67,6 +67,7 @@ class TorsionIntegrator(NoticesSimulation, openmm.CustomIntegrator):
         self, tree: TreeModel, timestep: Any, fixman: bool, temperature: float, seed: int | None, hydrogen_mass: Any,
         metric: Any,
     ):  # fmt: skip
+        check_tree(tree)
         h = float(plain(timestep))
         if not h > 0:
             raise ArgumentError(f"the time step is {h:g} ps, expected a positive time")
