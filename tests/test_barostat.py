@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 
+import mdtraj
 import numpy as np
 import openmm
 import pytest
 from correlated_samples import agree, mean_and_error
 from openmm import app, unit
+from real_structures import DATA
 
 import peptidyn as ptd
 from peptidyn.core.errors import ArgumentError, CheckpointError, ModelError
@@ -265,3 +267,22 @@ def test_density_of_water_is_that_of_openmm():
     for values in found:
         mean, error = mean_and_error(values)
         assert 0.9 < mean < 1.08 and error < 0.03
+
+
+@pytest.mark.slow
+def test_a_peptide_in_water_runs_at_constant_pressure(tmp_path):
+    """1,000 steps of capped alanine in TIP3P-FB: volumes change, the density is that of water, bonds stay rigid."""
+    folder = tmp_path / "x"
+    result = ptd.run(
+        DATA / "ala1.pdb", solvent="tip3pfb", padding=0.3, cutoff=0.5, pressure=1.0, steps=1000, report="50",
+        equilibrate="0ps", seed=1, folder=folder, progress=False, say=lambda _: None,
+    )  # fmt: skip
+    assert result.summary["complete"] and result.summary["steps"] == 1000
+    frames = mdtraj.load(folder / "trajectory.dcd", top=folder / "topology.pdb")
+    volume = frames.unitcell_lengths.prod(axis=1)
+    assert len(np.unique(volume)) > 10
+    density = 1.66053907e-3 * sum(a.element.mass for a in frames.topology.atoms) / volume
+    assert 0.85 < density.mean() < 1.15
+    bonds = [(a.index, b.index) for a, b in frames.topology.bonds]
+    lengths = mdtraj.compute_distances(frames, bonds, periodic=False)
+    assert np.ptp(lengths, axis=0).max() < 1e-5
