@@ -7,7 +7,7 @@ its room are run; a test that fails has caught it. First the tests must pass wit
 longer than S seconds counts as caught: something has stopped converging.
 
 The copies stay in the folder that --work names, so that a second run finds compiled kernels there. So do the results,
-in `results.json`: a fault that was caught is tried again only if its text, its file or one of its test files changed.
+in `results.json`: a fault is tried again only if its text, its file or one of its test files changed.
 A run that was stopped goes on where it was. The exit status is 1 if a fault survives that is not listed with a reason.
 """
 
@@ -298,7 +298,7 @@ def measure(
     """Try all faults, or those about a word; return a row for each, and how many survived."""
     chosen, results = choose(only), Results(work)
     keys = {fault: key_of(fault) for fault in chosen}
-    rows = {fault: row for fault in chosen if (row := results.find(keys[fault], *NOTICED)) is not None}
+    rows = {fault: row for fault in chosen if (row := results.find(keys[fault], *NOTICED, "survived")) is not None}
     untried = [fault for fault in chosen if fault not in rows]
     if untried:
         with _workshops(jobs, work) as shops:

@@ -1,4 +1,4 @@
-"""Averages over temperatures, ladders and MBAR, each statement with numbers that can be worked out by hand."""
+"""Basins, averages over temperatures, ladders and MBAR: statements with numbers that can be worked out by hand."""
 
 from __future__ import annotations
 
@@ -10,12 +10,23 @@ from scipy.integrate import quad
 from scipy.stats import norm
 
 from peptidyn.analysis.melting import melting_curve
+from peptidyn.analysis.observables import basin_of, is_helical
 from peptidyn.core.statistics import statistical_inefficiency
 from peptidyn.core.units import BOLTZMANN
 from peptidyn.sampling.ladders import choose_temperatures
 from peptidyn.sampling.mbar import MOST_FRAMES, TemperatureMBAR, temperature_weights
 
 T = np.array([300.0, 400.0, 500.0])
+
+
+def test_edges_of_the_helix_and_of_the_basins():
+    """-100 < phi < -30 and -67 < psi < -7 are helical; alpha has phi < 0 and -120 <= psi < 60, left phi >= 0."""
+    phi = np.array([-99.9, -100.1, -30.1, -29.9, -60.0, -60.0, -60.0, -60.0])
+    psi = np.array([-40.0, -40.0, -40.0, -40.0, -66.9, -67.1, -7.1, -6.9])
+    assert is_helical(phi, psi).tolist() == [True, False] * 2 + [True, False] * 2
+    phi = np.array([-60.0, -60.0, -60.0, -60.0, -0.1, 0.0, 60.0])
+    psi = np.array([-120.0, -120.1, 59.9, 60.0, 0.0, 0.0, 170.0])
+    assert basin_of(phi, psi).tolist() == [0, 1, 0, 1, 0, 2, 2]
 
 
 def test_blocks_of_a_curve_are_consecutive_frames():

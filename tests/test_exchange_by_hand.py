@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from itertools import combinations
+
 import numpy as np
 from butane_exchange import T, make
 
 import peptidyn as ptd
 from peptidyn.sampling import exchange
+from peptidyn.sampling.swaps import swap_pairs
 
 
 def test_the_metric_is_chosen_for_the_highest_temperature(monkeypatch):
@@ -20,3 +23,18 @@ def test_the_metric_is_chosen_for_the_highest_temperature(monkeypatch):
     monkeypatch.setattr(exchange, "walker_tree", record)
     run = make(moves=[ptd.TorsionalHMC(0.004, 2)], metric="auto")
     assert asked == [T[-1]] and run.recipe.tree.joint_inertia.tolist() == [0.5] * run.recipe.tree.n_coordinates
+
+
+def test_every_pair_of_replicas_may_exchange():
+    """With equal energies every attempt is accepted, so that the levels show which pair was drawn."""
+    rng, start, pairs = np.random.default_rng(1), np.arange(4), set()
+    for _ in range(100):  # a pair is missed by 100 draws of six in 1 of 10^7 cases
+        swaps = swap_pairs(np.zeros((4, 4)), start, rng, attempts=1)
+        pairs.add(tuple(np.flatnonzero(swaps.levels != start).tolist()))
+        assert start.tolist() == [0, 1, 2, 3]  # the levels that were given stay
+    assert pairs == set(combinations(range(4), 2))
+
+
+def test_an_exchange_tries_the_third_power_of_pairs():
+    swaps = swap_pairs(np.zeros((2, 2)), np.arange(2), np.random.default_rng(2))
+    assert swaps.attempted.tolist() == swaps.accepted.tolist() == [8]
