@@ -11,6 +11,7 @@ from scipy.stats import norm
 
 from peptidyn.analysis.melting import melting_curve
 from peptidyn.analysis.observables import basin_of, is_helical
+from peptidyn.analysis.transitions import count_transitions, well_of
 from peptidyn.core.statistics import statistical_inefficiency
 from peptidyn.core.units import BOLTZMANN
 from peptidyn.sampling.ladders import choose_temperatures
@@ -27,6 +28,11 @@ def test_edges_of_the_helix_and_of_the_basins():
     phi = np.array([-60.0, -60.0, -60.0, -60.0, -0.1, 0.0, 60.0])
     psi = np.array([-120.0, -120.1, 59.9, 60.0, 0.0, 0.0, 170.0])
     assert basin_of(phi, psi).tolist() == [0, 1, 0, 1, 0, 2, 2]
+
+
+def test_wells_are_periodic_and_transitions_count_both_ways():
+    assert well_of([-170.0, 170.0, 10.0, -10.0, 185.0], "omega").tolist() == [0, 0, 1, 1, 0]
+    assert count_transitions([0.0, 180.0, 0.0, -175.0], "omega") == 3
 
 
 def test_blocks_of_a_curve_are_consecutive_frames():
