@@ -39,7 +39,7 @@ def test_blocks_of_a_curve_are_consecutive_frames():
     """Equal energies: all frames count alike, and the jackknife over ten blocks is the error of ten block means."""
     means = np.array([0.3, 0.1, 0.8, 0.5, 0.9, 0.2, 0.4, 0.7, 0.6, 0.0])
     values = np.tile(np.repeat(means, 4), (3, 1))
-    curve = melting_curve(values, np.zeros(values.shape), T, T[1:2])
+    curve = melting_curve(values, np.zeros(values.shape), T, T[1:2], blocks=10)
     assert curve.mean[0] == pytest.approx(0.45)
     assert curve.error[0] == pytest.approx(means.std(ddof=1) / np.sqrt(10))  # 0.0957
 
@@ -102,3 +102,19 @@ def test_weights_of_two_levels_by_hand():
         )
     expected = np.exp(-beta[0] * V.ravel()) / np.where(V.ravel() > 0, mixture[e], mixture[0.0])
     assert weights[0] == pytest.approx(expected / expected.sum(), rel=1e-9)
+
+
+def test_the_inefficiency_of_a_short_series_lag_by_lag():
+    """Sums over lags written out; a series that ends far from where it began is not taken as periodic."""
+    x = np.array([0.0, 1.0, 1.5, 3.0, 3.5, 3.0, 5.0, 6.5, 6.0, 8.0, 9.5, 9.0])
+    d = x - x.mean()
+    rho = [sum(d[i] * d[i + k] for i in range(len(d) - k)) / (d @ d) for k in range(len(d))]
+    tau, least = 0.0, np.inf
+    for k in range(0, len(d) - 1, 2):
+        pair = rho[k] + rho[k + 1]
+        if pair <= 0.0:
+            break
+        least = min(least, pair)
+        tau += least
+    assert statistical_inefficiency(x) == pytest.approx(2.0 * tau - 1.0, rel=1e-12)
+    assert 2.0 * tau - 1.0 > 3.0
