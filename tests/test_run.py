@@ -28,7 +28,7 @@ from peptidyn.runs.settings import RunSettings, parse_time, resolve_settings
 
 pytestmark = pytest.mark.usefixtures("blank_pictures")
 
-ALA1 = DATA / "ala1.pdb"
+ALA1, ALA3 = DATA / "ala1.pdb", DATA / "ala3.pdb"
 QUICK = ("--solvent", "vacuum", "--platform", "Reference", "--seed", "5", "--equilibrate", "40fs", "--report", "5")
 
 
@@ -350,6 +350,17 @@ def test_a_step_too_large_leaves_the_checkpoint(capsys, tmp_path):
     trajectory = folder / "trajectory.dcd"
     frames = mdtraj.load(trajectory, top=folder / "topology.pdb").n_frames if about["extra"]["frames"] else 0
     assert about["step"] == about["extra"]["frames"] == frames < 500
+    assert (f"from its last frame, in a new folder: --from {folder}" in err) == (frames > 0)
+
+
+def test_a_run_that_failed_late_goes_on_with_a_smaller_step(capsys, tmp_path):
+    """Resuming it would fail again, with the same random numbers; a new run starts where it was."""
+    hot = ("--preset", "flexible", "-T", "700", "--timestep", "24", "--report", "20")
+    failed = tmp_path / "failed"
+    status, _, err = run(capsys, ALA3, *QUICK[:6], *hot, "--equilibrate", "0ps", "--steps", "20000", "-o", failed)
+    assert status == 2 and f"--from {failed} with a smaller --timestep\n" in err
+    status, out, _ = run(capsys, "--from", failed, "--timestep", "4", "--steps", "20", "-o", tmp_path / "new")
+    assert status == 0 and "langevin, 4 fs" in out
 
 
 def test_a_failed_equilibration_leaves_a_checkpoint_and_starts_again(capsys, tmp_path):

@@ -70,11 +70,9 @@ def name_flags(message: str, options: argparse.Namespace) -> str:
         name, value = match["name"], match["value"]
         if name == "folder" and hasattr(options, "output"):
             return "-o"
-        if name == "start" and hasattr(options, name):
-            return "--from"
         if not hasattr(options, name):
             return match[0]
-        flag = f"--{name.replace('_', '-')}"
+        flag = "--from" if name == "start" else f"--{name.replace('_', '-')}"
         if value in ("", "True"):
             return flag
         if value.startswith("["):

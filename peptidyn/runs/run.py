@@ -289,6 +289,11 @@ def _produce(
             for reporter in (torsions, log):
                 reporter.open(simulation)
             extra = _advance(simulation, settings, folder, extra, progress)
+    except StepError as error:
+        if simulation.currentStep < interval:
+            raise
+        text = f"{error}; the run can go on from its last frame, in a new folder: start={str(folder.path)!r}"
+        raise StepError(f"{text} with a smaller timestep=") from None
     finally:
         simulation.reporters.clear()
         for reporter in (torsions, log):
