@@ -12,7 +12,7 @@ from scipy.stats import norm
 from peptidyn.analysis.melting import melting_curve
 from peptidyn.analysis.observables import basin_of, is_helical
 from peptidyn.analysis.transitions import count_transitions, well_of
-from peptidyn.core.statistics import statistical_inefficiency
+from peptidyn.core.statistics import r_hat, statistical_inefficiency, weighted_average
 from peptidyn.core.units import BOLTZMANN
 from peptidyn.sampling.ladders import choose_temperatures
 from peptidyn.sampling.mbar import MOST_FRAMES, TemperatureMBAR, temperature_weights
@@ -118,3 +118,15 @@ def test_the_inefficiency_of_a_short_series_lag_by_lag():
         tau += least
     assert statistical_inefficiency(x) == pytest.approx(2.0 * tau - 1.0, rel=1e-12)
     assert 2.0 * tau - 1.0 > 3.0
+
+
+def test_the_error_of_a_weighted_mean_by_hand():
+    """1, 2, 6 with weights 1, 2, 1: the mean is 11/4, and influences 3 w (x - mean) are -21/16, -18/16, 39/16."""
+    mean, error = weighted_average(np.array([1.0, 2.0, 6.0]), np.array([1.0, 2.0, 1.0]))
+    assert mean == pytest.approx(2.75)
+    assert error == pytest.approx(np.sqrt((21**2 + 18**2 + 39**2) / 16**2 / 3 / 3))
+
+
+def test_r_hat_of_one_series_that_steps_up():
+    """Halves 0, 1, 0, 1 and 3, 4, 3, 4: variances 1/3 within and 9/2 between, so sqrt(3/4 + 27/2)."""
+    assert r_hat([np.array([0.0, 1, 0, 1, 3, 4, 3, 4])]) == pytest.approx(np.sqrt(0.75 + 13.5))

@@ -5,10 +5,13 @@ from __future__ import annotations
 from itertools import combinations
 
 import numpy as np
-from butane_exchange import T, make
+import pytest
+from butane_exchange import T, contents, make
 
 import peptidyn as ptd
+from peptidyn.core.errors import OutputError
 from peptidyn.sampling import exchange
+from peptidyn.sampling.mbar import TemperatureMBAR
 from peptidyn.sampling.swaps import swap_pairs
 
 
@@ -38,3 +41,27 @@ def test_every_pair_of_replicas_may_exchange():
 def test_an_exchange_tries_the_third_power_of_pairs():
     swaps = swap_pairs(np.zeros((2, 2)), np.arange(2), np.random.default_rng(2))
     assert swaps.attempted.tolist() == swaps.accepted.tolist() == [8]
+
+
+def test_an_iteration_that_could_not_be_written_is_made_again_with_the_same_numbers(tmp_path, monkeypatch):
+    def full(*arguments):
+        raise OutputError("the disk is full")
+
+    runs = [make(tmp_path / name) for name in ("whole", "stopped")]
+    runs[1].run(1)
+    with monkeypatch.context() as patched:
+        patched.setattr(runs[1], "_write", full)
+        with pytest.raises(OutputError, match="disk is full"):
+            runs[1].run(3)
+    for run in runs:
+        run.run(3)
+        run.close()
+    assert np.array_equal(runs[0].walk, runs[1].walk)
+    assert contents(tmp_path / "whole") == contents(tmp_path / "stopped")
+
+
+def test_overlaps_are_those_of_neighbours():
+    run = make().run(8)
+    energies = [run.at_temperature(k)[0]["potential"] for k in range(3)]
+    overlap = TemperatureMBAR(energies, T).overlap
+    assert run.summary()["neighbour_overlap"] == pytest.approx([overlap[0, 1], overlap[1, 2]])
