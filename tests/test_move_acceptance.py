@@ -14,6 +14,7 @@ from scripted_random import Script
 
 import peptidyn as ptd
 from peptidyn.core.units import BOLTZMANN
+from peptidyn.integrators.stepper import THERMAL_TOLERANCE
 from peptidyn.sampling.gibbs import Samples
 from peptidyn.sampling.moves import metropolis
 from peptidyn.sampling.tuning import StepTuner
@@ -233,7 +234,7 @@ def test_langevin_trajectories_by_hand():
     for row in normals[1:]:
         for letter in "BAOAB":
             if letter == "A":
-                assert hand.drift(0.005)
+                assert hand.drift(0.005, THERMAL_TOLERANCE)
             elif letter == "O":
                 hand.thermalise(math.exp(-5.0 * 0.01), KT, Script([row]))
             else:
