@@ -75,20 +75,22 @@ def test_several_torsions_turn_by_angles_of_their_own():
 
 def test_after_a_trajectory_that_failed_forces_and_momenta_are_new(monkeypatch):
     """Forces of the place where it failed must not kick the next one, and its momenta are drawn at the temperature."""
-    normals = np.random.default_rng(3).standard_normal((4, 7))
+    normals = np.random.default_rng(3).standard_normal((5, 7))
     p = 2.0 * np.arange(1.0, 8.0)
     ends = []
     for fails in (False, True):
         walker, move = make_walker(), ptd.TorsionalLangevin(0.01, 2, friction=5.0)
         walker.mover.momentum = p
         walker.momenta_valid = True
-        walker.rng = Script(normals if fails else normals[2:])  # one step that fails, new momenta; then two steps
+        walker.rng = Script(normals if fails else normals[3:])  # two steps, new momenta; then two steps again
         if fails:
             with monkeypatch.context() as patched:
-                patched.setattr(move, "_make_steps", lambda walker, stepper: stepper.step() and False)
+                patched.setattr(
+                    move, "_make_steps", lambda walker, stepper: stepper.step() and stepper.step() and False
+                )
                 assert not move.apply(walker)
             drawn = make_walker().mover
-            drawn.thermalise(0.0, walker.kT, Script(normals[1:2]))
+            drawn.thermalise(0.0, walker.kT, Script(normals[2:3]))
             assert np.abs(walker.mover.momentum - drawn.momentum).max() < 1e-12
             walker.mover.momentum = p
         assert move.apply(walker) and walker.rng.used_up
