@@ -379,7 +379,7 @@ def report(study: Study, engine: str) -> None:
         trips = f"round trips per replica {run.round_trips.mean():.1f} (least {run.round_trips.min()})"
         blocks = len(study.starts[name].replicates)
         print(f"  from {name}: exchanges accepted {rates}; {trips}; {run.dropped:.2%} of trajectories dropped; "
-              f"replicas remember {run.memory:.0f} exchanges, {blocks} blocks of {length // blocks}")  # fmt: skip
+              f"replicas remember {run.memory:.0f} exchanges, {blocks} blocks of {run.energies.shape[1] // blocks}")  # fmt: skip
         slopes = zip(*boltzmann_slopes(run.energies, study.temperatures), strict=True)
         print("    energies of neighbours, slope of the logarithm of their ratio / expected: "
               + " ".join(with_error(*one) for one in slopes))  # fmt: skip
@@ -395,7 +395,9 @@ def report_middle(study: Study) -> None:
     half = Curve(grid, fine.mean[:, 0], fine.error[:, 0], fine.replicates[..., 0])
     melting, melting_error = melting_temperature(half)
     peak, peak_error = study.heat.derived(lambda c: grid[np.argmax(c)])
-    middle = f"0.5 at {with_error(melting, melting_error)} K" if np.isfinite(melting) else "nowhere 0.5"
+    middle = "nowhere 0.5, or at one end"
+    if np.isfinite(melting + melting_error):
+        middle = f"0.5 at {with_error(melting, melting_error)} K"
     edge = peak in (grid[0], grid[-1])
     largest = "has no maximum between the ends" if edge else f"is largest at {with_error(peak, peak_error)} K"
     print(f"  helix content is {middle}; heat capacity {largest}")
