@@ -378,8 +378,9 @@ def report(study: Study, engine: str) -> None:
         rates = " ".join(f"{rate:.2f}" for rate in run.acceptance)
         trips = f"round trips per replica {run.round_trips.mean():.1f} (least {run.round_trips.min()})"
         blocks = len(study.starts[name].replicates)
+        size = run.energies.shape[1] // blocks
         print(f"  from {name}: exchanges accepted {rates}; {trips}; {run.dropped:.2%} of trajectories dropped; "
-              f"replicas remember {run.memory:.0f} exchanges, {blocks} blocks of {run.energies.shape[1] // blocks}")  # fmt: skip
+              f"replicas remember {run.memory:.0f} exchanges, {blocks} blocks of {size}")  # fmt: skip
         slopes = zip(*boltzmann_slopes(run.energies, study.temperatures), strict=True)
         print("    energies of neighbours, slope of the logarithm of their ratio / expected: "
               + " ".join(with_error(*one) for one in slopes))  # fmt: skip
