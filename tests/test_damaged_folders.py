@@ -76,6 +76,12 @@ def test_files_of_two_runs_are_told_apart(finished, tmp_path, capsys):
         assert main(["run", "--resume", "--steps", "40", "-q", "-o", str(folder)]) == 2, name
         error = capsys.readouterr().err
         assert error.count("\n") == 1 and (name in error or "checkpoint.npz" in error), error
+    folder = tmp_path / "summary.json"
+    shutil.copytree(finished / "20", folder)
+    assert RunFolder(folder).summary["settings"]["temperature"] == 300.0
+    shutil.copy(other / "summary.json", folder / "summary.json")
+    with pytest.raises(CheckpointError, match=r"summary.json belongs to another run than run.toml"):
+        _ = RunFolder(folder).summary
 
 
 def test_a_force_field_that_was_changed_is_noticed(tmp_path, capsys):

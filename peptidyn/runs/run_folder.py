@@ -21,6 +21,7 @@ to that number first, so that its files equal those of a run that was never inte
 
 from __future__ import annotations
 
+import json
 import os
 import tomllib
 import zlib
@@ -130,11 +131,26 @@ class RunFolder(RunFiles):
         if not file.exists() or self._torsion_rows.exists():
             return {}
         try:
-            return read_sealed_json(file)
+            summary = read_sealed_json(file)
         except CheckpointError as error:
             raise CheckpointError(
                 f"{error}; it holds nothing that other files do not: remove it, and continue the run to write it again"
             ) from error
+        self._check_summary(summary)
+        return summary
+
+    def _check_summary(self, summary: dict[str, Any]) -> None:
+        """Raise CheckpointError if a summary belongs to a run with other settings than those in the folder."""
+        for kind in (RunSettings(), ExchangeSettings()):
+            if not (self.path / kind.stored_as).exists():
+                continue
+            own = json.loads(json.dumps(asdict(self.read_settings(kind))))
+            theirs = {**own, **summary.get("settings", {})}
+            if any(theirs[name] != value for name, value in own.items() if name not in kind.changeable):
+                raise CheckpointError(
+                    f"{self.path / SUMMARY} belongs to another run than {kind.stored_as} beside it; put the files of "
+                    "one run together, or remove it, and continue the run to write it again"
+                )
 
     @property
     def ending(self) -> str:
