@@ -15,6 +15,7 @@ from real_structures import DATA
 import peptidyn as ptd
 from peptidyn.cli import main
 from peptidyn.core.errors import ArgumentError, ModelError, StructureError
+from peptidyn.core.units import plain_array
 from peptidyn.runs import model as run_model
 from peptidyn.runs.exchange_run import ExchangeRun
 from peptidyn.runs.model import make_model
@@ -68,6 +69,65 @@ def arguments(folder: Path, kind: str):
             "parameters": [folder / "ala3.rtf", folder / "ala3.par"]
         }
     return (folder / f"ala3.{kind}",), {}
+
+
+STOCK = """
+from openmm import *
+from openmm.app import *
+from openmm.unit import *
+
+{load}
+system = {create}nonbondedMethod=NoCutoff, constraints=HBonds)
+integrator = LangevinMiddleIntegrator(300*kelvin, 1/picosecond, 0.002*picoseconds)
+simulation = Simulation(topology, system, integrator)
+simulation.context.setPositions(positions)
+simulation.minimizeEnergy(maxIterations=5)
+simulation.reporters.append(DCDReporter('output.dcd', 2))
+simulation.reporters.append(StateDataReporter('output.csv', 2, step=True, potentialEnergy=True, temperature=True))
+simulation.step(4)
+"""
+LOADED = {
+    "pdb": "field, read = ForceField('amber14-all.xml'), PDBFile('coordinates.pdb')",
+    "prmtop": "made, read = AmberPrmtopFile('ala3.prmtop'), AmberInpcrdFile('ala3.inpcrd')",
+    "psf": "made, read = CharmmPsfFile('ala3.psf'), PDBFile('coordinates.pdb')",
+    "top": "made, read = GromacsTopFile('ala3.top'), GromacsGroFile('ala3.gro')",
+}
+CREATED = {
+    "pdb": "field.createSystem(topology, ",
+    "psf": "made.createSystem(CharmmParameterSet('ala3.rtf', 'ala3.par'), ",
+}
+CHANGES = {
+    "integrator = LangevinMiddleIntegrator(": "integrator = ptd.TorsionLangevinIntegrator(ptd.build_tree("
+    "ptd.Structure.from_openmm(topology, system, positions)), ",
+    "simulation = Simulation(": "simulation = ptd.TorsionSimulation(",
+}
+
+
+@pytest.mark.parametrize("kind", LOADED)
+def test_stock_scripts_run_in_torsion_space_with_two_changed_lines(folder, kind, tmp_path, monkeypatch):
+    """A script for OpenMM alone, as people have it, and the same with another integrator and Simulation."""
+    for file in folder.iterdir():
+        (tmp_path / file.name).symlink_to(file)
+    monkeypatch.chdir(tmp_path)
+    load = LOADED[kind] + f"; topology, positions = {'read' if kind == 'pdb' else 'made'}.topology, read.positions"
+    stock = STOCK.format(load=load, create=CREATED.get(kind, "made.createSystem("))
+    ours = stock
+    for old, new in CHANGES.items():
+        assert stock.count(old) == 1
+        ours = ours.replace(old, new)
+    assert sum(a != b for a, b in zip(stock.splitlines(), ours.splitlines(), strict=True)) == 2
+    frames = {}
+    for name, script in (("stock", stock), ("ours", "import peptidyn as ptd" + ours)):
+        found: dict = {}
+        exec(script, found)
+        assert found["simulation"].currentStep == 4 and len(Path("output.csv").read_text().splitlines()) == 3
+        assert Path("output.dcd").stat().st_size > 0
+        frames[name] = np.array(found["simulation"].context.getState(positions=True).getPositions(asNumpy=True)._value)
+    tree, reference = found["integrator"].tree, found["positions"]
+    assert np.abs(tree.state(frames["ours"]).torsions - tree.reference.torsions).max() > 1e-4
+    i, j = tree.atoms.bonds.T
+    before, after = (np.linalg.norm(x[i] - x[j], axis=1) for x in (plain_array(reference), frames["ours"]))
+    assert np.abs(before - after).max() < 1e-9
 
 
 @pytest.mark.parametrize("kind", ["prmtop", "psf", "top"])
@@ -277,6 +337,7 @@ def test_inputs_of_other_programs():
 
 
 @pytest.mark.skipif(not INPUTS, reason="PEPTIDYN_INPUTS names no folder")
+@pytest.mark.slow
 def test_runs_and_replicas_of_a_prmtop_with_four_site_water(tmp_path):
     """Sites are carried into the frames, and read back for reports and when a run goes on."""
     file = str(Path(INPUTS) / "peptide_with_tip4p.prmtop")

@@ -410,13 +410,17 @@ def _drift(
     for l in range(first + 1, last):
         start[coordinate[l]] = q[coordinate[l]]
     kernels.clear_wrenches(first, last, w)
+    heavy = False  # whether joints have inertias
+    for l in range(first + 1, last):
+        heavy = heavy or constants[l, INERTIA] > 0.0
     count = 0
     before = 0.0  # none yet
     while True:
         # the first pass has no displacement yet: its residual is the momentum itself
         _correct(packed, w, root, first, last, target, v)
         largest = _displace(packed, turns[2], first, last, m, h, v, base_position, base_rotation, q)
-        _leave(packed, first, last, h, momentum, q, start, target)
+        if heavy:
+            _leave(packed, first, last, h, momentum, q, start, target)
         _pose_trial(packed, w, turns, rows, first, last, m, h, ox, oy, oz, base_position, base_rotation)
         # corrections shrink by a constant factor, so that two of them tell what the next one would be
         if largest < tolerance or (largest < 0.1 * before and largest * largest < 0.1 * tolerance * before):
@@ -445,8 +449,9 @@ def _drift(
     _sum_wrenches(
         packed, w, first, last, base_position[m, 0] - ox, base_position[m, 1] - oy, base_position[m, 2] - oz, momentum
     )  # fmt: skip
-    for l in range(first + 1, last):
-        momentum[dof[l]] += target[dof[l]]
+    if heavy:
+        for l in range(first + 1, last):
+            momentum[dof[l]] += target[dof[l]]
     return count if kernels.factor(first, last, packed, w, pivot, root, None, None) < 0 else -1
 
 
