@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import shutil
+from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
 
 from peptidyn.cli import main
+from peptidyn.core.sealed_files import read_sealed_json
 from peptidyn.engine import checkpoints
 from peptidyn.engine.torsion_reporter import QUANTITIES
 from peptidyn.engine.trajectory_frames import keep_frames
@@ -40,10 +42,11 @@ def make_killed(finished: Path, folder: Path, frames: int) -> Path:
 
 
 def belong_together(folder: Path) -> None:
-    """Let the checkpoint vouch for the files of a run as they are now."""
+    """Let checkpoint and summary vouch for the files of a run as they are now."""
     run = RunFolder(folder)
     about, arrays = checkpoints.read(run.checkpoint)
     settings = run.settings
+    run.write_summary({**read_sealed_json(folder / "summary.json"), "settings": asdict(settings)})
     about["extra"].update(run=run._identity(settings), files={**about["extra"]["files"], **run.vouch()})
     checkpoints.write(run.checkpoint, checkpoints.SIMULATION, about, arrays)
 
