@@ -46,7 +46,8 @@ def belong_together(folder: Path) -> None:
     run = RunFolder(folder)
     about, arrays = checkpoints.read(run.checkpoint)
     settings = run.settings
-    run.write_summary({**read_sealed_json(folder / "summary.json"), "settings": asdict(settings)})
+    if (folder / "summary.json").exists():
+        run.write_summary({**read_sealed_json(folder / "summary.json"), "settings": asdict(settings)})
     about["extra"].update(run=run._identity(settings), files={**about["extra"]["files"], **run.vouch()})
     checkpoints.write(run.checkpoint, checkpoints.SIMULATION, about, arrays)
 
