@@ -142,3 +142,28 @@ def test_the_pucker_of_proline_changes_sign():
     ]
     chi = np.rad2deg(dihedrals(structure, frames, puckers))
     assert len(puckers) == 3 and (chi.max(axis=0) > 15.0).all() and (chi.min(axis=0) < -15.0).all()
+
+
+def test_a_loop_moves_between_frozen_anchors_that_stay_one_body():
+    """The two parts of one rigid selection keep all their distances, and the closing bond its length within 10%."""
+    peptide = ptd.build_peptide("A" * 12)
+    structure, system = relaxed(peptide.topology, peptide.positions)
+    tree = ptd.build_tree(structure, "phi psi", rigid="resid 1 to 4 or resid 8 to 11")
+    ((i, j),) = tree.cut_bonds
+    integrator = ptd.TorsionLangevinIntegrator(tree, 300, 1.0, 0.001, seed=1)
+    simulation = ptd.TorsionSimulation(structure.topology, system, integrator, "Reference")
+    simulation.set_velocities_to_temperature(300)
+    anchors = np.flatnonzero(np.isin(tree.atoms.residue, [*range(1, 5), *range(8, 12)]))
+    before = structure.positions[anchors]
+    loop = [t for t in range(tree.n_torsions) if 4 <= tree.atoms.residue[tree.torsions[t].atoms[1]] <= 7]
+    start, moved, lengths = integrator.motion()[0].torsions[loop], 0.0, []
+    for _ in range(20):
+        simulation.step(10)
+        x = np.array(simulation.context.getState(positions=True).getPositions(asNumpy=True)._value)
+        moved = np.maximum(moved, np.abs(integrator.motion()[0].torsions[loop] - start))
+        lengths.append(np.linalg.norm(x[i] - x[j]))
+    assert len(loop) >= 6 and (moved > 0.005).all()
+    apart = [np.linalg.norm(y[:, None] - y[None], axis=2) for y in (before, x[anchors])]
+    assert np.abs(apart[0] - apart[1]).max() < 1e-9
+    length, _ = harmonic_bonds(system)[min(i, j), max(i, j)]
+    assert np.abs(np.array(lengths) / length - 1.0).max() < 0.1
