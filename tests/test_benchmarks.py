@@ -297,7 +297,8 @@ def test_kernels_report():
     report = {"sizes": [8, 16], "repeats": 1, **kernels.measure([8, 16], repeats=1)}
     seconds = report["seconds"]
     assert report["step_ratio"][1] == pytest.approx(seconds[kernels.STEP][1] / seconds[kernels.DYNAMICS][1])
-    assert all(t > 0 for row in seconds.values() for t in row)
+    # a step less its force call is a difference of two times: on a busy machine it may come out below zero
+    assert all(t > 0 for name, row in seconds.items() if name != kernels.STEP for t in row)
     text = kernels.tables(report)
     assert f"at most {12 ** math.log10(2):.3g}" in text
     assert all(len(row_of(text, name)) == 5 for name in seconds)
