@@ -111,7 +111,7 @@ def _round(
     """Return wall seconds per iteration, cores in use, and the part of the time in which workers were busy."""
     backend.wall = backend.cpu = 0.0
     wall, cpu = time.perf_counter(), time.process_time()
-    with OneCore(kind[0] == "serial"):  # as `peptidyn exchange` runs it
+    with OneCore(kind[0] == "serial", others_wait=True):  # as `peptidyn exchange` runs it; the pool has no work
         run.run(run.iterations + iterations)
     wall = time.perf_counter() - wall
     cpu = time.process_time() - cpu + (backend.cpu if kind[0] == "processes" else 0.0)

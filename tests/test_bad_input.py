@@ -159,6 +159,7 @@ def test_integrators_need_trees_and_simulations_a_topology():
     [
         (("run", "--tiem", "1ps"), "unrecognized argument --tiem; did you mean --time?\n"),
         (("inspect", str(ALA1), "more"), "unrecognized argument more\n"),
+        (("run", "x.prmtop", str(ALA1)), f"unrecognized argument {ALA1}; did you mean --coordinates {ALA1}?\n"),
         (("run", "--timesetp=2"), "unrecognized argument --timesetp=2; did you mean --timestep?"),
         (("exchange", "--replcas", "4"), "did you mean --replicas?"),
         (("inspect", str(ALA1), "--sofd", "phi"), "did you mean --soft?"),

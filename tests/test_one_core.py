@@ -88,6 +88,9 @@ def test_nothing_happens_beside_other_work_or_if_not_wanted(clock, monkeypatch):
     monkeypatch.setattr(module.threading, "enumerate", lambda: [threading.main_thread(), beside])
     with OneCore() as core:
         assert not core.active and cores_of_threads() == before
+    with OneCore(others_wait=True) as core:
+        assert core.active and {len(cores) for cores in cores_of_threads()} == {1}
+    assert cores_of_threads() == before
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ import time
 import traceback
 from collections.abc import Sequence
 from importlib.metadata import version
+from pathlib import Path
 from typing import Any
 
 from peptidyn._version import __version__
@@ -110,6 +111,8 @@ def _describe_unknown(unknown: list[str], parser: argparse.ArgumentParser) -> st
     for argument in mistyped or unknown:  # what follows a mistyped flag belongs to it
         name = argument.split("=")[0]
         near = difflib.get_close_matches(name, flags, n=1) if name.startswith("-") else []
+        if not near and "--coordinates" in flags and Path(argument).is_file():
+            near = [f"--coordinates {argument}"]
         texts.append(f"unrecognized argument {argument}" + (f"; did you mean {near[0]}?" if near else ""))
     return ", ".join(texts)
 

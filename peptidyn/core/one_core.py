@@ -28,10 +28,10 @@ _LAST_CORE = 36
 """Place of the core that a process ran on last, among the words after its name."""
 
 
-def can_choose_cores() -> bool:
+def can_choose_cores(others_wait: bool = False) -> bool:
     """Whether threads can be put on cores: on Linux, and if no other thread of Python may want to run beside."""
     others = [t for t in threading.enumerate() if t is not threading.main_thread() and not t.daemon]
-    alone = threading.current_thread() is threading.main_thread() and not others
+    alone = threading.current_thread() is threading.main_thread() and (others_wait or not others)
     return hasattr(os, "sched_setaffinity") and _STATUS.exists() and alone
 
 
@@ -45,10 +45,12 @@ class OneCore:
     ----------
     wanted : bool
         False for a context that does nothing.
+    others_wait : bool
+        Other threads of this process wait until the context ends, such as those of a pool without work.
     """
 
-    def __init__(self, wanted: bool = True):
-        self.active = wanted and can_choose_cores() and len(os.sched_getaffinity(0)) > 1
+    def __init__(self, wanted: bool = True, others_wait: bool = False):
+        self.active = wanted and can_choose_cores(others_wait) and len(os.sched_getaffinity(0)) > 1
         self.allowed: set[int] = os.sched_getaffinity(0) if self.active else set()
         self._kept = False
         self._worked = (0.0, 0.0)  # seconds since the last judgement: wall and CPU

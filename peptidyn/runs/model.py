@@ -24,6 +24,7 @@ from peptidyn.engine.torsion_integrators import (
     TorsionLangevinIntegrator,
     TorsionVerletIntegrator,
 )
+from peptidyn.io.notes import counted
 from peptidyn.io.structure import Structure
 from peptidyn.model.build import build_tree
 from peptidyn.model.rings import describe_cuts
@@ -224,5 +225,5 @@ def _relax(
         energy = minimise_cartesian(
             context, tolerance, iterations, lambda energy: bar.advance(1, f"{energy:.0f} kJ/mol")
         )
-        say(f"relaxed bonds, angles and torsions: {what}{energy:.1f} kJ/mol after {bar.done:.0f} iterations")
+        say(f"relaxed bonds, angles and torsions: {what}{energy:.1f} kJ/mol after {counted(round(bar.done), 'iteration')}")
     return context.getState(positions=True).getPositions(asNumpy=True)._value

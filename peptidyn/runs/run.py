@@ -22,6 +22,7 @@ from peptidyn.engine.simulation import TorsionSimulation
 from peptidyn.engine.torsion_integrators import TorsionGHMCIntegrator
 from peptidyn.engine.torsion_reporter import TorsionReporter, read_torsions
 from peptidyn.engine.trajectory_frames import keep_frames
+from peptidyn.io.notes import counted
 from peptidyn.kernels.motions import kernels_on_disk
 from peptidyn.model.tree import TreeModel
 from peptidyn.runs.estimates import describe_times
@@ -240,7 +241,7 @@ def _equilibrate(simulation: TorsionSimulation, settings: RunSettings, say: Say,
             energy = simulation.minimize_torsions(
                 MINIMISE_TOLERANCE, iterations, lambda energy: bar.advance(1, f"{energy:.0f} kJ/mol")
             )
-            say(f"minimised in torsions: {energy:.1f} kJ/mol after {bar.done:.0f} iterations")
+            say(f"minimised in torsions: {energy:.1f} kJ/mol after {counted(round(bar.done), 'iteration')}")
     simulation.set_velocities_to_temperature(settings.temperature)
     left, step_ps = settings.equilibration_steps, settings.timestep_ps
     with Progress(step_ps * left, "equilibrating", "ps", progress) as bar:
