@@ -225,5 +225,6 @@ def _relax(
         energy = minimise_cartesian(
             context, tolerance, iterations, lambda energy: bar.advance(1, f"{energy:.0f} kJ/mol")
         )
-        say(f"relaxed bonds, angles and torsions: {what}{energy:.1f} kJ/mol after {counted(round(bar.done), 'iteration')}")
+        after = counted(round(bar.done), "iteration")
+        say(f"relaxed bonds, angles and torsions: {what}{energy:.1f} kJ/mol after {after}")
     return context.getState(positions=True).getPositions(asNumpy=True)._value
