@@ -158,6 +158,19 @@ def test_torque_on_random_trees(kind, base):
         assert numeric == pytest.approx(torques[0, k], abs=1e-7 * np.abs(torques).max())
 
 
+def test_torque_of_bond_lengths():
+    """U_F is constant where everything is soft: what the metric gives, r^2 takes away."""
+    tree = ptd.build_tree(load(DATA / "ala1.pdb"), "all")
+    potential = ptd.FixmanPotential(tree, 300)
+    _, torques = potential.energies_and_torques(tree.q_reference[None])
+    h = 1e-4
+    assert tree.n_stretches == tree.n_atoms - 1
+    for k in tree.stretch_index:
+        e = h * np.eye(tree.n_coordinates)[k]
+        u = potential.energies(np.stack([tree.q_reference + s * e for s in (-2, -1, 1, 2)]))
+        assert -(8 * (u[2] - u[1]) - (u[3] - u[0])) / (12 * h) == pytest.approx(torques[0, k], abs=1e-5)
+
+
 def test_batches_agree_with_single_states():
     tree = ptd.build_tree(load(DATA / "all20.pdb"), BENDS)
     potential = ptd.FixmanPotential(tree, 310 * unit.kelvin)

@@ -77,6 +77,24 @@ def test_steps_are_those_of_python(alanine, kind, monkeypatch):
         assert served.rng.bit_generator.state == asked.rng.bit_generator.state
         assert one.getStepCount() == other.getStepCount() and one.getTime() == other.getTime()
         assert served.potential_energy() == asked.potential_energy()
+        assert np.array_equal(served.mover.iterations, asked.mover.iterations) and served.solver_iterations > 0
+
+
+def test_drifts_that_fell_back_are_counted(alanine, monkeypatch):
+    from peptidyn.kernels import cycles
+
+    integrator, _context = start(alanine, "langevin")
+    integrator.step(2)
+    usual, before = cycles.run_cycles, integrator.drift_fallbacks
+
+    def two_more(*arguments: Any) -> Any:
+        result = usual(*arguments)
+        integrator.mover.cycles[1] += 2
+        return result
+
+    monkeypatch.setattr(cycles, "run_cycles", two_more)
+    integrator.step(5)
+    assert integrator.drift_fallbacks == before + 2
 
 
 def test_force_groups_count(alanine):
