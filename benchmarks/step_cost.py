@@ -6,7 +6,8 @@
 drift    the two half drifts of a Langevin step (BAOAB) at 24 fs with everything soft, per soft coordinate
 Python   what a step takes outside compiled code, in calls of 500 steps
 ratio    a Langevin step with everything soft beside a step of OpenMM's LangevinMiddle at 4 fs with HBonds constraints
-         and hydrogens of 3 Da, on 1 and 2 threads of the CPU platform
+         and hydrogens of 3 Da, on 1 and 2 threads of the CPU platform; with one thread both keep to one core, as
+         runs of small molecules do
 growth   a step without its force call (forces are zero, U_F is on) of capped polyalanines with everything soft, from
          about 300 to 10,000 coordinates; the exponent is that of a power fitted to all sizes
 
@@ -30,6 +31,7 @@ import harness
 import peptidyn as ptd
 from harness import Report, Task, cell, table
 from molecules import constrained_system, context, relax
+from peptidyn.core.one_core import OneCore
 from peptidyn.core.units import BOLTZMANN
 from peptidyn.engine.systems import make_system
 from peptidyn.integrators.mover import Mover
@@ -162,15 +164,25 @@ def python_seconds(integrator: Any, calls: int) -> float:
 # ---------------------------------------------------------------------------- measuring
 
 
+def on_cores(threads: int, task: Task) -> Task:
+    """Return a task that keeps to one core if OpenMM has one thread, as runs of small molecules do."""
+
+    def run() -> object:
+        with OneCore(threads == 1):
+            return task()
+
+    return run
+
+
 def measure_peptide(residues: int, repeats: int) -> dict[str, Any]:
     """Time a molecule: drifts, Python, and steps beside OpenMM's own."""
     peptide = Peptide(residues)
     tasks: dict[tuple[str, int], Task] = {}
     for threads in THREADS:
         flexible, peer = peptide.flexible(threads), peptide.peer(threads)
-        tasks[FLEXIBLE, threads] = lambda one=flexible: one.step(STEPS)
-        tasks[PEER, threads] = lambda one=peer: one.step(STEPS)
-        tasks[FORCE_CALL, threads] = peptide.force_call(threads)
+        tasks[FLEXIBLE, threads] = on_cores(threads, lambda one=flexible: one.step(STEPS))
+        tasks[PEER, threads] = on_cores(threads, lambda one=peer: one.step(STEPS))
+        tasks[FORCE_CALL, threads] = on_cores(threads, peptide.force_call(threads))
     moved = peptide.flexible(1)
     tasks["drifts", 0] = drifts(moved.mover)
     harness.first_calls(tasks)

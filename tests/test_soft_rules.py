@@ -98,6 +98,26 @@ def test_soft_rings_open_where_they_can_pucker():
         assert len(ptd.build_tree(ring("C" * 6, pucker=pucker), soft="rings").cut_bonds) == cut
 
 
+def test_fused_rings_stay_rigid():
+    """Two puckered six-membered rings that share the bond 0-1; with another bond between them each could pucker."""
+    x = [(0.0, 0.075), (0.0, -0.075), (0.13, -0.15), (0.26, -0.075), (0.26, 0.075), (0.13, 0.15)]
+    positions = [(u, v, 0.03 * (-1) ** i) for i, (u, v) in enumerate([*x, *((-u, v) for u, v in x[2:])])]
+    one, other = [(0, 1), (1, 2), (2, 3), (3, 4), (4, 5), (0, 5)], [(1, 6), (6, 7), (7, 8), (8, 9), (0, 9)]
+    assert len(ptd.build_tree(molecule("C" * 10, one + other, positions), soft="rings").cut_bonds) == 0
+    assert len(ptd.build_tree(molecule("C" * 10, one + other[1:-1], positions), soft="rings").cut_bonds) == 1
+
+
+def test_macrocycles_keep_the_small_rings_they_run_through():
+    """Twelve atoms on a circle, of which 10, 11 and 0 are in a ring of five."""
+    angle = 2 * np.pi * np.arange(12) / 12
+    circle = [(0.29 * np.cos(a), 0.29 * np.sin(a), 0.0) for a in angle]
+    small = [(0, 11), (10, 11), (10, 13), (12, 13), (0, 12)]
+    bonds = [*((i, i + 1) for i in range(10)), *small]
+    positions = [*circle, (0.38, 0.0, 0.12), (0.30, -0.26, 0.12)]
+    tree = ptd.build_tree(molecule("C" * 14, bonds, positions))
+    assert tree.cut_bonds.tolist() == [[9, 10]]
+
+
 @pytest.mark.parametrize(("residues", "cut"), [((0, 0, 0, 1, 1, 1), [[2, 3]]), ((0,) * 6, [])])
 def test_disulfides_between_residues_are_cut(residues, cut):
     """A ring C-C-S-S-C-C: the bond S-S is left out of the tree if it joins two residues."""
