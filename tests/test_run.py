@@ -124,6 +124,12 @@ def test_other_ensembles(capsys, tmp_path, ensemble):
     assert summary["fixman"] == (ensemble == "ghmc")
 
 
+def test_a_run_without_frames_says_why(capsys, tmp_path):
+    for steps, none in (("3", True), ("10", False)):
+        status, out, _ = run(capsys, ALA1, *QUICK, "--report", "5", "--steps", steps, "-o", tmp_path / steps)
+        assert status == 0 and ("no frame was written" in out and "see --report" in out) is none
+
+
 def test_without_matplotlib(capsys, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     status, out, _ = run(capsys, ALA1, *QUICK, "--steps", "10", "-o", tmp_path / "x")

@@ -63,4 +63,6 @@ def run_command(options: argparse.Namespace) -> int:
     done = f"{result.summary['time_ps']:g} ps, {result.summary['frames']} frames"
     if fallbacks := result.summary["drift_fallbacks"]:
         say(f"note: {fallbacks} drifts were solved by Anderson's method; if they are many, the time step is too large")
+    if not result.summary["frames"] and not result.interrupted:
+        say("note: no frame was written, since the run is shorter than the time between frames; see --report")
     return end_run(result, done, plot_run, say)
