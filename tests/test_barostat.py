@@ -182,6 +182,24 @@ def test_moves_come_at_their_frequency_and_runs_continue_exactly(tmp_path):
         simulate(topology, plain, x).load_checkpoint(tmp_path / "here.npz")
 
 
+def test_steps_after_a_move_have_the_forces_of_the_new_volume(tmp_path):
+    """A simulation that knows the old forces goes on as one that has none."""
+    topology, system, x = gas(charge=1.0, side=2.2)
+    simulation, again = (simulate(topology, system, x, seed=seed) for seed in (1, 2))
+    for _ in range(50):
+        before = simulation.integrator.barostat.accepted
+        simulation.step(1)
+        if simulation.integrator.barostat.accepted > before:
+            break
+    simulation.save_checkpoint(tmp_path / "here.npz")
+    again.load_checkpoint(tmp_path / "here.npz")
+    moved = []
+    for one in (simulation, again):
+        one.step(1)
+        moved.append(one.context.getState(velocities=True).getVelocities(asNumpy=True)._value)
+    assert simulation.integrator.barostat.accepted > 0 and np.array_equal(*moved)
+
+
 def test_pressure_of_the_context_is_used():
     simulation = simulate(*gas(pressure=30.0))
     simulation.context.setParameter(openmm.MonteCarloBarostat.Pressure(), 1e5)

@@ -81,13 +81,9 @@ class Barostat:
         self._recent = [0, 0]  # proposed and accepted since the step size was changed
         self._since = 0
 
-    def steps_left(self) -> int:
-        """Return how many time steps are made before the next move; a large number without moves."""
-        return self.frequency - self._since if self.frequency else 2**62
-
-    def count(self, steps: int) -> bool:
-        """Note that time steps were made; return whether a move is due."""
-        self._since += steps
+    def count(self) -> bool:
+        """Note that a time step was made; return whether a move is due."""
+        self._since += 1
         if not self.frequency or self._since < self.frequency:
             return False
         self._since = 0

@@ -90,7 +90,7 @@ class TorsionIntegrator(NoticesSimulation, openmm.CustomIntegrator):
         self._sites = self.tree.virtual_sites
         self._context: Any = None
         self._server: ForceServer | None = None
-        self._begun = self._done = self._counted = 0  # time steps of a call of step()
+        self._begun = self._done = 0  # time steps of a call of step()
         self._known: tuple[np.ndarray, np.ndarray] | None = None
         self._surroundings: tuple[Any, ...] = ()
         self.notes: list[str] = []
@@ -141,7 +141,7 @@ class TorsionIntegrator(NoticesSimulation, openmm.CustomIntegrator):
         self.barostat = None if force is None else Barostat(force, context, self._barostat_seed)
         self._context = weakref.ref(context)
         context.setVelocitiesToTemperature = self.set_velocities_to_temperature  # OpenMM's knows no joint inertias
-        self._server = serve(self.tree, context)
+        self._server = None if self.barostat is not None else serve(self.tree, context)
         self._known = None
         if self._metric_due:
             inertia = joint_inertia(
@@ -359,7 +359,7 @@ class TorsionIntegrator(NoticesSimulation, openmm.CustomIntegrator):
                 f"new integrator for steps of {1e3 * self._stepper.timestep:g} fs"
             )
         self._read(context)
-        self._begun = self._done = self._counted = 0
+        self._begun = self._done = 0
         rng_state = self.rng.bit_generator.state
         try:
             while self._done < steps:
@@ -369,8 +369,9 @@ class TorsionIntegrator(NoticesSimulation, openmm.CustomIntegrator):
                     raise StepError("a drift did not converge")
                 self._done = self._begun
                 if self._server is not None and self._stepper.repeats:
-                    self._run_cycles(self._server, self._until_volume_move(steps))
-                self._change_volume(context)
+                    self._run_cycles(self._server, steps)
+                if self.barostat is not None and self.barostat.count():
+                    self._change_volume(self.barostat, context)
         except BaseException as error:
             if self._begun > self._done:
                 self._go_back(rng_state)
@@ -380,16 +381,9 @@ class TorsionIntegrator(NoticesSimulation, openmm.CustomIntegrator):
         finally:
             self._write(context, self._done)  # also after none: forces were asked for at trial positions
 
-    def _until_volume_move(self, steps: int) -> int:
-        """Return the number of steps, `steps` at most, after which a barostat wants to change the volume."""
-        return steps if self.barostat is None else min(steps, self._counted + self.barostat.steps_left())
-
-    def _change_volume(self, context: Any) -> None:
-        """Let the barostat make a move if one is due."""
-        if self.barostat is None:
-            return
-        made, self._counted = self._done - self._counted, self._done
-        if self.barostat.count(made) and self.barostat.move(self.mover, context, self.getIntegrationForceGroups()):
+    def _change_volume(self, barostat: Barostat, context: Any) -> None:
+        """Let the barostat make a move; forces of another volume are not kept."""
+        if barostat.move(self.mover, context, self.getIntegrationForceGroups()):
             self._stepper.forget()
 
     def _run_cycles(self, server: ForceServer, steps: int) -> None:
