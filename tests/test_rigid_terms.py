@@ -72,6 +72,23 @@ def test_what_varies_stays():
     assert 0 < count_terms(rigid)["PeriodicTorsionForce"] < count_terms(bent)["PeriodicTorsionForce"]
 
 
+def test_forces_keep_their_names_groups_and_boxes():
+    structure = load(DATA / "ala1.pdb")
+    system = make_system(structure.topology, "vacuum")
+    for group, force in enumerate(system.getForces(), start=3):
+        force.setForceGroup(group)
+        force.setName(f"force {group}")
+        if hasattr(force, "setUsesPeriodicBoundaryConditions"):
+            force.setUsesPeriodicBoundaryConditions(group % 2 == 0)
+
+    def described(one):
+        return {(force.getName(), force.getForceGroup(), force.usesPeriodicBoundaryConditions()) for force in one}
+
+    lean, _ = drop_rigid_terms(system, ptd.build_tree(structure))
+    kept = [force for force in lean.getForces() if "force" in force.getName() and force.getName()[6:].isdigit()]
+    assert described(kept) == described(system.getForces()) and len(kept) == system.getNumForces() > 3
+
+
 def test_such_a_system_is_neither_relaxed_nor_cut_again():
     structure = load(DATA / "ala1.pdb")
     system = make_system(structure.topology, "vacuum")
