@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import butane
 import numpy as np
 import openmm
 import pytest
 
 import peptidyn as ptd
+from peptidyn.core.errors import ArgumentError
+from peptidyn.core.units import BOLTZMANN
+from peptidyn.engine.kinetic_metric import metropolis_steps
+from peptidyn.engine.stiffness import measure_stiffness
 
 
 def coupled_butane():
@@ -62,3 +68,32 @@ def test_stiff_coordinates_get_the_period_that_was_asked_for(steps_per_period):
     bound = (np.sqrt(k) * (np.abs(H) / np.sqrt(k)[None, :]).sum(axis=1))[stiff]
     assert (bound > 1.1 * k[stiff]).any()  # couplings count
     assert found[stiff] == pytest.approx(bound * (steps_per_period * timestep / (2 * np.pi)) ** 2, rel=2e-3)
+
+
+def test_steps_per_period_of_metropolised_steps_grow_as_the_sixth_root():
+    few, many = (metropolis_steps(SimpleNamespace(n_coordinates=n)) for n in (1, 64))
+    assert few == pytest.approx(7.5) and many == pytest.approx(15.0)
+
+
+def test_the_turn_at_thermal_speed_is_that_of_the_bare_torsion():
+    tree, system, timestep = butane.make_tree(), butane.make_system(), 0.2
+    own = 1.0 / np.linalg.inv(ptd.mass_matrix(tree, tree.reference))[tree.coordinate_dof[0], tree.coordinate_dof[0]]
+    turn = np.rad2deg(timestep * np.sqrt(BOLTZMANN * 300.0 / own))
+    with pytest.raises(ArgumentError, match=f"would turn {turn:.0f} degrees per step"):
+        ptd.joint_inertia(tree, system, timestep)
+
+
+def test_terms_of_virtual_sites_count_once():
+    """A spring from atom 3 to a site between atoms 0 and 1: OpenMM shares its force among those."""
+    topology, system = butane.make_topology(), coupled_butane()
+    topology.addAtom("M", None, next(topology.residues()))
+    site = system.addParticle(0.0)
+    system.setVirtualSite(site, openmm.TwoParticleAverageSite(0, 1, 0.5, 0.5))
+    spring = openmm.HarmonicBondForce()
+    spring.addBond(site, 3, 0.1, 500.0)
+    system.addForce(spring)
+    chain = butane.make_tree()
+    x = chain.positions(chain.reference.replace(torsions=[1.1]))
+    tree = ptd.build_tree(ptd.Structure.from_openmm(topology, system, np.vstack([x, x[:2].mean(axis=0)])), "rotor")
+    assert tree.virtual_sites.tolist() == [4] and tree.n_coordinates == 1
+    assert measure_stiffness(tree, system).toarray() == pytest.approx(curvatures(tree, system), rel=1e-3)
