@@ -84,16 +84,16 @@ def test_the_turn_at_thermal_speed_is_that_of_the_bare_torsion():
 
 
 def test_terms_of_virtual_sites_count_once():
-    """A spring from atom 3 to a site between atoms 0 and 1: OpenMM shares its force among those."""
+    """A spring from atom 0 to a site that lies on atom 3, to which OpenMM hands its force."""
     topology, system = butane.make_topology(), coupled_butane()
     topology.addAtom("M", None, next(topology.residues()))
     site = system.addParticle(0.0)
-    system.setVirtualSite(site, openmm.TwoParticleAverageSite(0, 1, 0.5, 0.5))
+    system.setVirtualSite(site, openmm.TwoParticleAverageSite(3, 3, 0.5, 0.5))
     spring = openmm.HarmonicBondForce()
-    spring.addBond(site, 3, 0.1, 500.0)
+    spring.addBond(site, 0, 0.1, 500.0)
     system.addForce(spring)
     chain = butane.make_tree()
     x = chain.positions(chain.reference.replace(torsions=[1.1]))
-    tree = ptd.build_tree(ptd.Structure.from_openmm(topology, system, np.vstack([x, x[:2].mean(axis=0)])), "rotor")
+    tree = ptd.build_tree(ptd.Structure.from_openmm(topology, system, np.vstack([x, x[3]])), "rotor")
     assert tree.virtual_sites.tolist() == [4] and tree.n_coordinates == 1
     assert measure_stiffness(tree, system).toarray() == pytest.approx(curvatures(tree, system), rel=1e-3)
