@@ -6,6 +6,7 @@ import csv
 import errno
 import json
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -474,6 +475,28 @@ def test_command_line_runs_draws_and_resumes(tmp_path, capsys):
     assert summary["metric"] == "auto" and summary["coordinates"]["stretches"] == 0 < summary["coordinates"]["bends"]
     assert summary["settings"]["ensemble"] == "langevin" and summary["moves"][0]["move"] == "TorsionalLangevin"
     assert summary["steps"][0] == [0.016] and summary["steps"][2][0] == pytest.approx(0.016 * (300 / 420) ** 0.5)
+
+
+def test_a_run_that_was_killed_before_its_first_checkpoint_can_be_resumed(tmp_path, capsys, monkeypatch):
+    """Settings and structure are written before all else; whatever a kill leaves behind, it goes on from them."""
+    options = ["--platform", "Reference", "-q", "--workers", "1", "--solvent", "vacuum", "--warm-up", "0"]
+    length = ["--seed", "5", "--replicas", "2", "--iterations", "2", "--interval", "5"]
+    begin = ["exchange", str(DATA / "ala1.pdb"), *length, *options]
+    usual, seen = storage.ExchangeFolder.save, []
+
+    def save(self, *arguments):
+        if not seen:
+            shutil.copytree(self.path, tmp_path / "killed")
+        seen.append((self.path / "topology.cif").read_bytes())
+        usual(self, *arguments)
+
+    monkeypatch.setattr(storage.ExchangeFolder, "save", save)
+    assert main([*begin, "-o", str(tmp_path / "whole")]) == 0
+    assert len(set(seen)) == 1
+    assert {"exchange.toml", "topology.cif", "exchanges.csv"} <= {p.name for p in (tmp_path / "killed").iterdir()}
+    assert main(["exchange", "--resume", "-o", str(tmp_path / "killed"), "-q", "--workers", "1"]) == 0
+    for name in ("replica-00/energies.npy", "replica-01/torsions.npy", "exchanges.csv"):
+        assert (tmp_path / "killed" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
 
 
 def test_where_replicas_run_by_default(monkeypatch):

@@ -413,6 +413,17 @@ def test_new_geometry_and_masses_keep_the_topology():
     assert np.allclose(tree.with_masses(heavy).link_inertia, expected.link_inertia, atol=1e-12)
     assert tree.fingerprint != moved.fingerprint
     assert tree.fingerprint == build_tree(structure, EVERYTHING).fingerprint
+    prints = {tree.with_joint_inertia(np.full(tree.n_coordinates, a)).fingerprint for a in (0.0, 0.0, 1e-3, 1e-3, 2e-3)}
+    assert len(prints) == 3 and tree.fingerprint in prints
+
+
+def test_the_jacobian_is_that_of_angles_and_bonds():
+    tree = build_tree(load(DATA / "ala1.pdb"), "all")
+    q = np.stack([tree.q_reference, tree.q_reference + 0.01])
+    angles, bonds = q[:, tree.bend_index], q[:, tree.stretch_index]
+    expected = np.log(np.prod(np.sin(angles), axis=1)) + 2 * np.log(np.prod(bonds, axis=1))
+    assert tree.n_bends and tree.n_stretches
+    assert tree.log_jacobian(q) == pytest.approx(expected, rel=1e-12)
 
 
 # ---------------------------------------------------------------------------- bad input

@@ -11,6 +11,7 @@ import openmm
 
 from peptidyn._version import __version__
 from peptidyn.core.one_core import OneCore
+from peptidyn.io.structure import Structure
 from peptidyn.model.rings import describe_cuts
 from peptidyn.runs.estimates import describe_times
 from peptidyn.runs.model import (
@@ -23,11 +24,13 @@ from peptidyn.runs.model import (
 )
 from peptidyn.runs.preparation import prepare_structure
 from peptidyn.runs.run import RunResult, Say, check_goal, find_place
+from peptidyn.runs.run_folder import RunFolder
 from peptidyn.runs.settings import ExchangeSettings
 from peptidyn.runs.signals import StopRequest
 from peptidyn.sampling.backends import count_cores
 from peptidyn.sampling.exchange import ReplicaExchange, geometric_temperatures
 from peptidyn.sampling.moves import CartesianHMC, Move, TorsionalHMC, TorsionalLangevin
+from peptidyn.sampling.storage import ExchangeFolder
 
 TRAJECTORY_STEPS = {"ghmc": 10, "langevin": 50}
 """Time steps of one trajectory, at most; without a Metropolis test it may be longer."""
@@ -77,15 +80,14 @@ def exchange(
         positions = find_reference_geometry(model, say, progress)
     cuts = describe_cuts(model.tree.atoms, model.tree.cut_bonds)
     say("\n".join([_describe(chosen, model), *(f"note: {text}" for text in cuts)]))
-    where = {"folder": place.path, "resume": go_on, "overwrite": overwrite or resume}
+    files = ExchangeFolder(place.path, chosen.replicas) if prepared is None else _NewFolder(place, chosen, prepared)
+    where = {"folder": files, "resume": go_on, "overwrite": overwrite or resume}
     where |= _find_backend(chosen, backend, workers)
     with _replicas(chosen, model, positions, **where) as replicas:
-        recorded = place.read_settings(ExchangeSettings()) if (place.path / chosen.stored_as).exists() else chosen
-        check_goal(replicas.iterations, chosen.iterations, recorded.iterations, "iterations")
-        place.write_settings(chosen)
-        if prepared is not None:
-            place.write_structure(prepared)  # as it was before it was relaxed, which its bonds were judged by
         if go_on:
+            recorded = place.read_settings(ExchangeSettings())
+            check_goal(replicas.iterations, chosen.iterations, recorded.iterations, "iterations")
+            place.write_settings(chosen)
             say(f"continuing from iteration {replicas.iterations} of {chosen.iterations}")
         _tune(replicas, chosen, say)
         one_core = where["backend"] == "serial" and needs_one_core(chosen, model.tree.n_atoms)
@@ -93,6 +95,21 @@ def exchange(
         summary = _summarise(replicas, chosen, model)
         place.write_summary(summary)
         return RunResult(place.path, summary, not summary["complete"])
+
+
+class _NewFolder(ExchangeFolder):
+    """A folder that gets its settings before anything else, so that a run that is killed can always be resumed.
+
+    The structure in it is as it was before it was relaxed, which its bonds were judged by.
+    """
+
+    def __init__(self, place: RunFolder, settings: ExchangeSettings, prepared: Structure):
+        super().__init__(place.path, settings.replicas)
+        self._place, self._settings, self._prepared = place, settings, prepared
+
+    def write_structure(self, structure: Structure) -> None:
+        self._place.write_settings(self._settings)
+        super().write_structure(self._prepared)
 
 
 def _tune(replicas: ReplicaExchange, settings: ExchangeSettings, say: Say) -> None:

@@ -88,7 +88,7 @@ class ReplicaExchange:
     backend : {"serial", "threads", "processes"} or dask.distributed.Client
         Where replicas run.
     workers : int, optional
-    folder : path, optional
+    folder : path or ExchangeFolder, optional
         Where to write; see `peptidyn.sampling.storage`. Without it everything stays in memory.
     topology : openmm.app.Topology
         For the files; needed with `folder`.
@@ -135,7 +135,7 @@ class ReplicaExchange:
         seed: int = 0,
         backend: Any = "serial",
         workers: int | None = None,
-        folder: str | os.PathLike[str] | None = None,
+        folder: str | os.PathLike[str] | ExchangeFolder | None = None,
         topology: Any = None,
         resume: bool = False,
         overwrite: bool = False,
@@ -149,7 +149,9 @@ class ReplicaExchange:
         self.sweeps, self.every = sweeps, sweeps if every is None else every
         mass = None if hydrogen_mass is None else float(plain(hydrogen_mass))
         self._topology = topology
-        self.folder = None if folder is None else ExchangeFolder(folder, len(self.temperatures))
+        if folder is not None and not isinstance(folder, ExchangeFolder):
+            folder = ExchangeFolder(folder, len(self.temperatures))
+        self.folder = folder
         start = None if resume else self._starts(tree, positions)
         tree = self._tree_of(tree, system, start, mass, metric, metric_timestep(chosen))
         self.recipe = Recipe(
