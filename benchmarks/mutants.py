@@ -4,7 +4,7 @@
 
 The faults are those of `benchmarks/faults.toml`. Each is put into a copy of the project, in which the default tests of
 its room are run; a test that fails has caught it. First the tests must pass without any fault. A fault whose tests run
-longer than S seconds counts as caught: something has stopped converging.
+longer than S seconds, or take 4 GB of memory, counts as caught: something has stopped converging.
 
 The copies stay in the folder that --work names, so that a second run finds compiled kernels there. So do the results,
 in `results.json`: a fault is tried again only if its text, its file or one of its test files changed.

@@ -2,8 +2,8 @@
 
 Requests are lines of JSON on standard input: the arguments of pytest, additions to the environment, the seconds that
 the run may take, and the file for its output. The answer is a line with the exit status of pytest, or -1 if the time
-was over. Nothing of the project itself is imported here, so that every run finds it as it is then. Needs fork, which
-Windows has not.
+was over or the memory went beyond `MEMORY`. Nothing of the project itself is imported here, so that every run finds it
+as it is then. Needs fork, which Windows has not.
 """
 
 from __future__ import annotations
@@ -14,7 +14,11 @@ import signal
 import sys
 import time
 from importlib import import_module
+from pathlib import Path
 from typing import Any
+
+MEMORY = 4e9
+"""Bytes that one run may take: a fault may make lists that never end."""
 
 LIBRARIES = ("hypothesis", "mdtraj", "numba", "openmm.app", "pytest", "scipy.optimize", "scipy.spatial", "scipy.stats")
 
@@ -33,7 +37,7 @@ def run(arguments: list[str], environment: dict[str, str], seconds: float, outpu
     if child == 0:
         _become_pytest(arguments, environment, output)
     end = time.monotonic() + seconds
-    while time.monotonic() < end:
+    while time.monotonic() < end and _memory_of(child) < MEMORY:
         done, status = os.waitpid(child, os.WNOHANG)
         if done:
             return os.waitstatus_to_exitcode(status)
@@ -41,6 +45,14 @@ def run(arguments: list[str], environment: dict[str, str], seconds: float, outpu
     os.killpg(child, signal.SIGKILL)
     os.waitpid(child, 0)
     return -1
+
+
+def _memory_of(process: int) -> float:
+    """Return the bytes of memory that a process has now; 0 where the system does not tell."""
+    try:
+        return int(Path(f"/proc/{process}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except (OSError, IndexError):
+        return 0.0
 
 
 def _become_pytest(arguments: list[str], environment: dict[str, str], output: str) -> Any:
