@@ -130,3 +130,9 @@ def test_the_error_of_a_weighted_mean_by_hand():
 def test_r_hat_of_one_series_that_steps_up():
     """Halves 0, 1, 0, 1 and 3, 4, 3, 4: variances 1/3 within and 9/2 between, so sqrt(3/4 + 27/2)."""
     assert r_hat([np.array([0.0, 1, 0, 1, 3, 4, 3, 4])]) == pytest.approx(np.sqrt(0.75 + 13.5))
+
+
+def test_r_hat_looks_at_the_ends_of_longer_series():
+    short, long = np.array([0.0, 1, 0, 1, 3, 4, 3, 4]), np.array([90.0, 80, 2, 0, 1, 1, 0, 2, 1, 3])
+    assert r_hat([short, long]) == pytest.approx(r_hat([short, long[2:]]))
+    assert r_hat([long[:9]]) == pytest.approx(r_hat([long[1:9]]))

@@ -114,6 +114,18 @@ def test_drifts_fail_only_where_no_solution_is_near(chain, drifts):
         assert found is None or np.abs(found.q - state.q).max() > 1.0
 
 
+def test_a_failure_is_noticed_where_molecules_are_moved_side_by_side(chain, drifts, monkeypatch):
+    """With one molecule the two ways of making moves give the same."""
+    monkeypatch.setattr("peptidyn.integrators.mover.MANY_MOLECULES", 1)
+    for state, momentum, mover, converged in drifts:
+        again = Mover(chain, state)
+        again.momentum = momentum
+        assert again.drift(STEP) is converged
+        if converged:
+            assert np.array_equal(again.q, mover.q)
+    assert {converged for *_, converged in drifts} == {True, False}
+
+
 def test_the_other_solver_finds_what_the_drift_finds(chain, drifts):
     for seed in (*seeds_of(drifts, "usual")[:2], *seeds_of(drifts, "anderson")[:2]):
         state, p, mover, _ = drifts[seed]

@@ -28,6 +28,15 @@ def test_torsions_lie_between_minus_and_plus_pi(turns):
     assert walker.q == pytest.approx([1.3], abs=1e-12)
 
 
+def test_u_f_of_a_walker_is_at_its_temperature():
+    walker = make_walker()
+    for temperature in (300.0, 450.0):
+        walker.set_temperature(temperature)
+        tree = walker.tree
+        expected = ptd.FixmanPotential(tree, temperature).energy(tree.state(walker.positions()))
+        assert walker.fixman_energy() == pytest.approx(expected, rel=1e-9)
+
+
 def test_motion_is_not_removed_within_trajectories():
     system = butane.make_system()
     system.addForce(openmm.CMMotionRemover())

@@ -232,6 +232,18 @@ def test_copies_have_the_settings_and_the_random_numbers():
         assert np.array_equal(*ends)
 
 
+def test_copies_at_constant_energy_keep_the_temperature_of_u_f():
+    structure = ptd.build_peptide("A")
+    system, tree = vacuum(structure), ptd.build_tree(structure)
+    integrator = ptd.TorsionVerletIntegrator(tree, 0.001, fixman=True, temperature=400)
+    energies = []
+    for one in (integrator, copy.deepcopy(integrator)):
+        simulation = simulate(structure, one, system)
+        energies.append(one.fixman_energy())
+        del simulation
+    assert energies[0] == energies[1] == pytest.approx(ptd.FixmanPotential(tree, 400).energy(tree.reference), abs=1e-3)
+
+
 @pytest.mark.parametrize("platform", ["Reference", "CPU"])
 def test_an_integrator_without_its_class_does_not_stand_still(platform):
     """OpenMM's XML loses the subclass; what is left fails at its first step and says what to do instead."""
