@@ -12,6 +12,7 @@ import peptidyn as ptd
 from peptidyn.core.errors import OutputError
 from peptidyn.sampling import exchange
 from peptidyn.sampling.mbar import TemperatureMBAR
+from peptidyn.sampling.replicas import run_stretch
 from peptidyn.sampling.swaps import swap_pairs
 
 
@@ -65,3 +66,18 @@ def test_overlaps_are_those_of_neighbours():
     energies = [run.at_temperature(k)[0]["potential"] for k in range(3)]
     overlap = TemperatureMBAR(energies, T).overlap
     assert run.summary()["neighbour_overlap"] == pytest.approx([overlap[0, 1], overlap[1, 2]])
+
+
+def test_a_stretch_ends_with_its_own_energies_and_counts():
+    """Five sweeps with a frame after every other one: the end is not the last frame."""
+    run = make(moves=[ptd.TorsionalHMC(0.004, 2)])
+    checkpoint = run.replicas[0]
+    for _ in range(2):
+        stretch = run_stretch(run.recipe, checkpoint, 400.0, [0.004], 5, 2)
+        checkpoint = stretch.checkpoint
+        walker = run.recipe.make_walker(400.0)
+        walker.restore(checkpoint)
+        assert stretch.final_potential == pytest.approx(walker.energy(), abs=1e-6)
+        assert stretch.final_metric == pytest.approx(walker.mover.fixman_energy(), abs=1e-9)
+        assert len(stretch.potential) == 2 and abs(stretch.potential[-1] - stretch.final_potential) > 1e-3
+        assert stretch.counts[0][0] == 5
