@@ -149,9 +149,7 @@ class ReplicaExchange:
         self.sweeps, self.every = sweeps, sweeps if every is None else every
         mass = None if hydrogen_mass is None else float(plain(hydrogen_mass))
         self._topology = topology
-        if folder is not None and not isinstance(folder, ExchangeFolder):
-            folder = ExchangeFolder(folder, len(self.temperatures))
-        self.folder = folder
+        self.folder = ExchangeFolder.at(folder, len(self.temperatures))
         start = None if resume else self._starts(tree, positions)
         tree = self._tree_of(tree, system, start, mass, metric, metric_timestep(chosen))
         self.recipe = Recipe(

@@ -60,6 +60,11 @@ class ExchangeFolder(RunFiles):
         super().__init__(path)
         self.n_replicas = n_replicas
 
+    @classmethod
+    def at(cls, place: str | os.PathLike[str] | ExchangeFolder | None, n_replicas: int) -> ExchangeFolder | None:
+        """Return the folder at a path; a folder stays what it is, and None is none."""
+        return place if place is None or isinstance(place, ExchangeFolder) else cls(place, n_replicas)
+
     @property
     def kind(self) -> str:
         """What its checkpoints are of."""
