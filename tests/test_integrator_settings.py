@@ -13,7 +13,9 @@ from real_structures import DATA, load
 from scripted_random import Script
 
 import peptidyn as ptd
+from peptidyn.core.errors import ModelError
 from peptidyn.core.units import BOLTZMANN
+from peptidyn.engine.torsion_integrator import TOO_HOT
 from peptidyn.integrators.mover import Mover
 from peptidyn.model.hydrogen_mass import repartition_hydrogen_mass
 from peptidyn.solvers.dense import mass_matrix
@@ -242,3 +244,19 @@ def test_what_hydrogens_get_their_neighbours_lose():
             3.0 if tree.atoms.element[i] == "H" else tree.masses[i] - sum(3.0 - tree.masses[a] for a in hydrogens)
         )
         assert masses[i] == pytest.approx(expected, abs=1e-12)
+
+
+@pytest.mark.parametrize(("part", "refused"), [(0.9, False), (1.1, True)])
+def test_velocities_of_more_than_five_times_the_temperature_are_refused_with_joint_inertias(part, refused):
+    """Two simulations: the velocities of one are put into the other, which has not moved yet."""
+    first, second = (simulate("langevin", metric=[0.5]) for _ in range(2))
+    state = first.context.getState(velocities=True)
+    temperature = 2 * first.integrator.kinetic_energy() / (first.integrator.tree.n_dof * BOLTZMANN)
+    factor = math.sqrt(part * TOO_HOT * T / temperature)
+    second.integrator._known = None  # as if nothing had been read yet
+    second.context.setVelocities(factor * state.getVelocities(asNumpy=True)._value)
+    if not refused:
+        second.step(1)
+        return
+    with pytest.raises(ModelError, match=f"temperature of {part * TOO_HOT * T:.0f} K"):
+        second.step(1)
