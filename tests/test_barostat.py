@@ -124,6 +124,10 @@ def test_the_step_size_is_adapted_as_in_openmm():
     for accepted in [False] * 8 + [True] * 2:
         barostat._adapt(accepted, 27.0)
     assert barostat.volume_step == pytest.approx(first)
+    for accepted in (6, 4, 7, 3):  # of ten: nothing to change
+        for i in range(10):
+            barostat._adapt(i < accepted, 27.0)
+    assert barostat.volume_step == pytest.approx(first)
     for _ in range(1000):
         barostat._adapt(True, 27.0)
     assert barostat.volume_step == pytest.approx(0.3 * 27.0)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from random_trees import beads, random_state
+from scipy.spatial.transform import Rotation
 
 from peptidyn.core.points import bond_angle, dihedral
 from peptidyn.model.build import build_tree
@@ -57,3 +58,13 @@ def test_velocities_are_slopes_of_positions(tree):
     expected = tree.generalized_forces(state, tree.masses[:, None] * tree.velocities(state, v))
     expected[tree.coordinate_dof] += inert.joint_inertia * rate
     assert inert.momenta(state, v) == pytest.approx(expected, abs=1e-12)
+
+
+def test_the_state_of_a_molecule_that_was_moved_as_a_whole():
+    """Its soft coordinates stay, and the base goes along: rebuilt atoms lie where they were given."""
+    tree = build_tree(beads([-1, 0, 1, 2, 2, 4], np.random.default_rng(3)), "rotor")
+    turn = Rotation.from_rotvec([0.3, -1.1, 0.8]).as_matrix()
+    x = tree.positions(tree.reference) @ turn.T + [0.4, -0.2, 1.5]
+    state = tree.state(x)
+    assert np.abs(tree.positions(state) - x).max() < 1e-12
+    assert np.abs(state.base_position - (tree.reference.base_position @ turn.T + [0.4, -0.2, 1.5])).max() < 1e-12

@@ -10,6 +10,7 @@ from scripted_random import Script
 
 import peptidyn as ptd
 from peptidyn.engine.kinetic_metric import LANGEVIN_STEPS
+from peptidyn.sampling.gibbs import Samples
 from peptidyn.sampling.moves import metric_timestep
 from peptidyn.sampling.walker import Walker
 
@@ -106,3 +107,40 @@ def test_after_a_trajectory_that_failed_forces_and_momenta_are_new(monkeypatch):
         ends.append(walker.mover.save())
     for a, b in zip(*ends, strict=True):
         assert np.abs(a - b).max() < 1e-9
+
+
+def free_chain():
+    """Return a sampler of a chain of three torsions without forces."""
+    tree, system = ptd.bead_chain(6, 0.15, 1.9, 12.0), openmm.System()
+    for mass in tree.masses:
+        system.addParticle(mass)
+    return ptd.GibbsSampler([ptd.TorsionMove()], tree, system, 300.0, platform="Reference", seed=1)
+
+
+def test_a_sweep_adds_up_the_squared_changes_of_cosine_and_sine(monkeypatch):
+    sampler = free_chain()
+    turn = np.array([0.7, 0.0, -2.0])
+
+    def apply(walker):
+        walker.mover.set_state(walker.mover.state.replace(q=walker.mover.q + turn))
+        walker.changed()
+        return True
+
+    monkeypatch.setattr(sampler.moves[0], "apply", apply)
+    sampler.sweep()
+    sampler.sweep()
+    assert sampler._jumps[0] == pytest.approx(2 * (2 - 2 * np.cos(turn)))
+
+
+def test_a_move_is_judged_by_the_coordinate_that_it_changes_least():
+    """Coordinates that are +-90 degrees half of the time have the variance 1; the third is never changed."""
+    sampler = free_chain()
+    move = sampler.moves[0]
+    q = np.tile([[np.pi / 2], [-np.pi / 2]], (4, 3))
+    sampler._samples.append(Samples(q, np.zeros(8), None, 1.0, sampler.walker.tree))
+    sampler._jumps[0] = [4.0, 1.0, 0.0]
+    move.proposed, move.seconds = 10, 2.0
+    (record,) = sampler.records()
+    r = 1 - 1.0 / 10 / 2
+    assert record.autocorrelation == pytest.approx((1 + r) / (1 - r))
+    assert record.effective_per_second == pytest.approx(10 / record.autocorrelation / 2)
