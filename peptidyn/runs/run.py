@@ -174,8 +174,8 @@ def _begin(
     model.check_step()
     folder.make(replace)
     try:
+        folder.write_settings(settings)  # first, so that a run that is killed from here on can be resumed
         folder.write_structure(prepared)
-        folder.write_settings(settings)
         for note in prepared.notes:
             say(f"note: {note}")
         say(_describe(settings, model.tree))
