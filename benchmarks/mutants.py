@@ -1,10 +1,15 @@
 """Would the tests notice? Puts single-line faults into the physics and reports those that the default tests let pass.
 
     python benchmarks/mutants.py [--only WORD] [--jobs N] [--seconds S] [--work FOLDER] [-o FOLDER]
+    python benchmarks/mutants.py --made 100 --seed 1    # others, drawn from all that a rule makes of the same files
 
 The faults are those of `benchmarks/faults.toml`. Each is put into a copy of the project, in which the default tests of
 its room are run; a test that fails has caught it. First the tests must pass without any fault. A fault whose tests run
 longer than S seconds, or take 4 GB of memory, counts as caught: something has stopped converging.
+
+With --made the faults are not those of the list, which tests were written for, but a random choice of those that
+`made_faults.py` makes: what share of them survives says how well tests see a fault that nobody thought of. Some change
+nothing that matters, such as a tolerance, or a branch that saves time; those are to be read, not caught.
 
 The copies stay in the folder that --work names, so that a second run finds compiled kernels there. So do the results,
 in `results.json`: a fault is tried again only if its text, its file or one of its test files changed.
@@ -16,6 +21,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import random
 import re
 import shutil
 import subprocess
@@ -33,6 +39,7 @@ from typing import Any
 
 import harness
 from harness import Report
+from made_faults import made_faults
 from peptidyn.core.errors import ArgumentError
 from peptidyn.core.files import write_text
 from peptidyn.core.progress import Progress
@@ -115,9 +122,37 @@ def faulty(fault: Fault, text: str) -> str:
     return text.replace(fault.old, fault.new)
 
 
-def choose(only: str | None) -> list[Fault]:
-    """Return the faults whose file or description holds the word `only`; all without it."""
-    chosen = [f for f in read_faults() if only is None or only.lower() in f"{f.file} {f.what}".lower()]
+def make_faults(count: int, seed: int, only: str | None = None) -> list[Fault]:
+    """Return faults by rule in the files of the list, with its tests for a file and the test file of the same name.
+
+    A file is drawn by the square root of the number of its faults, then one of them.
+    """
+    rooms: dict[str, list[Fault]] = {}
+    for fault in read_faults():
+        if only is None or only.lower() in fault.file.lower():
+            rooms.setdefault(fault.file, []).append(fault)
+    pool = {}
+    for file, known in rooms.items():
+        own = f"tests/test_{Path(file).name}"
+        tests = tuple(dict.fromkeys([*(test for fault in known for test in fault.tests), own]))
+        if not (ROOT / own).exists():
+            tests = tests[:-1]
+        tests = tuple(test for test in tests if "::" not in test or test.partition("::")[0] not in tests)
+        compiled, text = all(fault.compiled for fault in known), (ROOT / file).read_text(encoding="utf-8")
+        pool[file] = [Fault(what, file, old, new, tests, compiled) for what, old, new in made_faults(text)]
+    rng, drawn = random.Random(seed), set()
+    files, weights = list(pool), [len(made) ** 0.5 for made in pool.values()]
+    while len(drawn) < min(count, sum(map(len, pool.values()))):
+        drawn.add(rng.choice(pool[rng.choices(files, weights)[0]]))
+    return sorted(drawn, key=lambda fault: (fault.file, fault.what))
+
+
+def choose(only: str | None, made: int = 0, seed: int = 0) -> list[Fault]:
+    """Return the faults of the list, or made ones; with `only` those whose file (or description) holds this word."""
+    if made:
+        chosen = make_faults(made, seed, only)
+    else:
+        chosen = [f for f in read_faults() if only is None or only.lower() in f"{f.file} {f.what}".lower()]
     if not chosen:
         raise ArgumentError(f"no fault is about {only!r}; benchmarks/faults.toml lists them")
     for fault in chosen:
@@ -293,10 +328,11 @@ def try_faults(
 
 
 def measure(
-    only: str | None = None, jobs: int = 1, seconds: float = SECONDS, work: Path | None = None
-) -> dict[str, Any]:
-    """Try all faults, or those about a word; return a row for each, and how many survived."""
-    chosen, results = choose(only), Results(work)
+    only: str | None = None, jobs: int = 1, seconds: float = SECONDS, work: Path | None = None, made: int = 0,
+    seed: int = 0,
+) -> dict[str, Any]:  # fmt: skip
+    """Try all faults, or those about a word, or made ones; return a row for each, and how many survived."""
+    chosen, results = choose(only, made, seed), Results(work)
     keys = {fault: key_of(fault) for fault in chosen}
     rows = {fault: row for fault in chosen if (row := results.find(keys[fault], *NOTICED, "survived")) is not None}
     untried = [fault for fault in chosen if fault not in rows]
@@ -339,6 +375,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--seconds", type=harness.positive, default=SECONDS, metavar="S",
         help=f"time for the tests of one fault (default: {SECONDS})",
     )  # fmt: skip
+    script.add_argument(
+        "--made", type=harness.positive, default=0, metavar="N", help="try N faults made by rule, not those of the list"
+    )
+    script.add_argument("--seed", type=int, default=0, help="of the choice of made faults (default: 0)")
     script.add_argument("--work", type=Path, metavar="FOLDER", help="keep the copies there (default: a temporary one)")
     unexplained: list[dict[str, Any]] = []
 

@@ -34,8 +34,9 @@ middle of one of the two main wells of psi to the middle of the other; recrossin
 compares the variance between chains with that within them, for the worst cosine or sine of psi: above 1.1 the chains
 still know where they started, populations are not converged, and samples are independent within a basin at best. The
 total variation (TV) between Ramachandran histograms (30 degrees) of both starts, and from the chains of LangevinMiddle,
-is that of the worst residue. With `--distance` a reference ten times as long as all chains of LangevinMiddle is run
-too, and the total variation between the histograms of a method and of that reference is drawn over force calls.
+is that of the worst residue. With `--distance` a reference is run too: OpenMM's replica exchange where there is a row
+of it, LangevinMiddle otherwise, ten times as long as all chains of such a row. The total variation between the
+histograms of a method and of that reference is drawn over force calls.
 Populations that differ from those of Langevin dynamics by more than three standard errors, and by more than 0.03, are
 marked: fast sampling of another distribution is no gain. Speeds relative to Langevin dynamics are given per force
 evaluation and per second of CPU time. Helix content is the part of residues that are in alpha with both neighbours.
@@ -135,25 +136,30 @@ MOLECULES = {
     "chignolin at 450 K": Molecule("GYDPETGTWG", 4, 600, "CPU", {"Threads": "1"}, 450.0, caps=False),
 }
 
+EXCHANGED = f"{REFERENCE}, exchange"
 HARD, OPEN = "phi psi chi", "phi psi chi omega angles"
 HOT = {"capped Ala10 at 450 K": 300_000, "chignolin at 450 K": 150_000}
 LANGEVIN = {"capped alanine": 150_000, "capped Ala3": 150_000}
 EXCHANGE = {"capped Ala3": 200_000, "capped Ala10": 300_000}
-ALL = {"capped alanine": 600_000, "capped Ala3": 600_000, "capped Ala10": 60_000}
+ALL = {"capped alanine": 600_000, "capped Ala10": 60_000}
+LONGER = {"capped Ala3": 1_200_000}
+"""Where distances from a reference are looked at, methods that are compared have as many evaluations."""
 METHODS = {
-    REFERENCE: Method({**ALL, "capped Ala10 at 450 K": 500_000, "chignolin at 450 K": 250_000}),
+    REFERENCE: Method({**ALL, **LONGER, "capped Ala10 at 450 K": 500_000, "chignolin at 450 K": 250_000}),
     "torsions, Langevin 8 fs": Method({**LANGEVIN, **HOT}, HARD, timestep=0.008, preset="torsions"),
     "angles, Langevin 24 fs": Method(LANGEVIN, OPEN, timestep=0.024, preset="angles"),
     "heavy, Langevin 24 fs": Method(LANGEVIN, "heavy", timestep=0.024, preset="heavy"),
-    "flexible, Langevin 24 fs": Method(LANGEVIN, "all", timestep=0.024, preset="flexible"),
+    "flexible, Langevin 24 fs": Method({**LANGEVIN, **LONGER}, "all", timestep=0.024, preset="flexible"),
     "angles, Langevin 16 fs": Method(HOT, OPEN, timestep=0.016, preset="angles"),
     "heavy, Langevin 16 fs": Method(HOT, "heavy", timestep=0.016, preset="heavy"),
     "flexible, Langevin 16 fs": Method(HOT, "all", timestep=0.016, preset="flexible"),
-    f"{REFERENCE}, exchange": Method(EXCHANGE, exchange=True),
+    EXCHANGED: Method({**EXCHANGE, **LONGER}, exchange=True),
     "torsions, Langevin 8 fs, exchange": Method(EXCHANGE, HARD, timestep=0.008, preset="torsions", exchange=True),
     "angles, Langevin 24 fs, exchange": Method(EXCHANGE, OPEN, timestep=0.024, preset="angles", exchange=True),
     "heavy, Langevin 24 fs, exchange": Method(EXCHANGE, "heavy", timestep=0.024, preset="heavy", exchange=True),
-    "flexible, Langevin 24 fs, exchange": Method(EXCHANGE, "all", timestep=0.024, preset="flexible", exchange=True),
+    "flexible, Langevin 24 fs, exchange": Method(
+        {**EXCHANGE, **LONGER}, "all", timestep=0.024, preset="flexible", exchange=True
+    ),
     "torsions, HMC": Method({"capped alanine": 150_000, "capped Ala10": 30_000}, HARD, preset="torsions"),
     "torsions, HMC, geometry of PPII": Method(
         {"capped alanine": 150_000}, HARD, geometry="polyproline II", preset="torsions"
@@ -169,7 +175,7 @@ HIGHEST, INTERVAL = 500.0, 100
 """Highest temperature (K) of replica exchange, and its time steps between exchanges."""
 
 LONG = 10
-"""The long reference has this many times the evaluations of all chains of the reference together."""
+"""Chains of the long reference; each has the evaluations of all chains of a method together."""
 
 SIZES = {"quick": (0.25, 0.02), "default": (1, 1.0), "full": (2, 4.0)}
 """Factors for the number of chains, which is at least 2, and for the evaluations of each."""
@@ -457,6 +463,8 @@ def _rounds(
         for label, method in METHODS.items()
         if name in method.evaluations and (wanted in label or label == REFERENCE)
     }
+    if EXCHANGED in METHODS and any(method.exchange for method in methods.values()):
+        methods[EXCHANGED] = METHODS[EXCHANGED]
     found: dict[str, list[dict[str, Any]]] = {label: [] for label in methods}
     steps: dict[str, list[float]] = {}
     with Progress(len(methods) * chains, name, "chains") as bar:
@@ -498,14 +506,16 @@ def _rounds(
 
 
 def long_reference(folder: Folder, prepared: Prepared, name: str, size: str, chains: int) -> np.ndarray:
-    """Return the histograms of a reference `LONG` times as long as all chains of `REFERENCE` together."""
-    method, pieces = METHODS[REFERENCE], []
-    calls = int(SIZES[size][1] * method.evaluations[name])
-    with Progress(LONG * chains, f"{name}, long reference", "chains") as bar:
-        for seed in range(LONG * chains):
+    """Return histograms of OpenMM's replica exchange, or Langevin dynamics, `LONG` times as long as all chains."""
+    label = EXCHANGED if name in METHODS[EXCHANGED].evaluations else REFERENCE
+    method, pieces = METHODS[label], []
+    calls = int(SIZES[size][1] * method.evaluations[name]) * chains
+    run_one = run_exchange if method.exchange else run_langevin
+    with Progress(LONG, f"{name}, long reference", "chains") as bar:
+        for seed in range(LONG):
             start = list(STARTS)[seed % len(STARTS)]
-            key = {"molecule": name, "calls": calls, "start": start, "seed": seed, "record": RECORD}
-            run = partial(run_langevin, prepared, method, start, calls, 10_000 + seed)
+            key = {"molecule": name, "method": label, "calls": calls, "start": start, "seed": seed, "record": RECORD}
+            run = partial(run_one, prepared, method, start, calls, 10_000 + seed)
             pieces.append(folder.chain(f"{name} long reference {seed}", key, run)["angles"])
             bar.advance(1)
     return ramachandran(pieces)

@@ -480,7 +480,9 @@ def test_script_says_its_question_and_its_command(script):
 
 
 def test_every_script_is_tested_and_run():
-    helpers = {"harness", "molecules", "engines", "pytest_server", "run_all", "sampling_report", "damage"}
+    helpers = {
+        "harness", "molecules", "engines", "pytest_server", "run_all", "sampling_report", "damage", "made_faults",
+    }  # fmt: skip
     names = {script.__name__ for script in SCRIPTS}
     assert {path.stem for path in BENCHMARKS.glob("*.py")} == names | helpers
     assert {*run_all.ROUNDS, *run_all.OTHERS, *run_all.LONG} == names

@@ -8,12 +8,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from random_trees import beads, random_state, with_random_inertia
+from scipy.spatial.transform import Rotation
 from scripted_random import Script
 
 import peptidyn as ptd
 from peptidyn.core.errors import SolverError
 from peptidyn.integrators.mover import Mover
-from peptidyn.kernels.motions import DRIFT_ITERATIONS
+from peptidyn.kernels.motions import DRIFT_ITERATIONS, _turn_base
 from peptidyn.model.build import build_tree
 from peptidyn.solvers.dense import mass_matrix
 
@@ -84,6 +85,18 @@ def test_a_drift_solves_its_equation_to_the_last_digits(soft):
     assert np.abs(end.q - state.q).max() > 1e-3
     assert np.abs(tree.generalized_forces(state, push) + joints - p).max() < 1e-10 * np.abs(p).max()
     assert np.abs(tree.generalized_forces(end, push) + joints - mover.momentum).max() < 1e-10 * np.abs(p).max()
+
+
+def test_a_base_is_turned_on_top_of_what_it_was_turned_before():
+    """Quaternions of scipy: the turn by w comes after the one that is there, and the result has length one."""
+    rng = np.random.default_rng(5)
+    for w in (rng.normal(size=3), 1e-9 * rng.normal(size=3)):
+        rotation = rng.normal(size=4)
+        before = Rotation.from_quat(rotation, scalar_first=True)
+        assert _turn_base(*w, rotation) == pytest.approx(np.linalg.norm(w), rel=1e-14)
+        assert np.linalg.norm(rotation) == pytest.approx(1.0, abs=1e-14)
+        after = Rotation.from_rotvec(w) * before
+        assert np.abs(Rotation.from_quat(rotation, scalar_first=True).as_matrix() - after.as_matrix()).max() < 1e-14
 
 
 def test_drifts_that_need_anderson_solve_the_same_equation():

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 import mutants
-from mutants import Fault, choose, faulty, read_faults
+from made_faults import made_faults
+from mutants import Fault, choose, faulty, make_faults, read_faults
 from peptidyn.core.errors import ArgumentError
 
 ROOT = Path(mutants.__file__).parents[1]
@@ -88,3 +89,44 @@ def test_faults_are_caught_survive_or_never_end(tmp_path, monkeypatch):
     (tmp_path / "project/tests/test_code.py").write_text("def test_f():\n    assert False\n")
     with pytest.raises(ArgumentError, match="without a fault: caught"):
         mutants.measure(only="unseen", seconds=10, work=tmp_path / "work")
+
+
+SMALL = '''
+def f(x, y):
+    """Say something."""
+    if x < 0:
+        raise ValueError("x is negative, expected 0 or more")
+    self.total += x
+    if x > 2 and not y:
+        return -np.sin(x) ** 2 + 0.5 * y
+    return f"{x + 1}"
+'''
+
+
+def test_made_faults_are_single_changes_of_physics():
+    """Each replaces lines that stand there once, and compiles; errors and texts for people are left alone."""
+    made = made_faults(SMALL)
+    changed = [SMALL.replace(old, new) for _, old, new in made]
+    for (_, old, new), text in zip(made, changed, strict=True):
+        assert SMALL.count(old) == 1 and old != new
+        compile(text, "small", "exec")
+        assert 'if x < 0:\n        raise ValueError("x is negative, expected 0 or more")' in text
+        assert '"""Say something."""' in text and 'f"{x + 1}"' in text
+    every = "\n".join(changed)
+    for wanted in (
+        "    pass\n", "(x < 2)", "x > 3", "(x > 2) or (not y)", "and (y)", "(np.sin(x) ** 2)", "(np).cos(x)",
+        "(np.sin(x))", "** 3", "- (0.5 * y)", "1.0 * y",
+    ):  # fmt: skip
+        assert wanted in every
+    assert len(set(changed)) == len(made) == 11
+
+
+def test_made_faults_of_the_package_apply_to_it():
+    """A set is the same for the same seed, and every fault of it can be put into its file."""
+    chosen = make_faults(60, 3)
+    assert len(set(chosen)) == 60 and chosen == make_faults(60, 3) != make_faults(60, 4)
+    for fault in chosen:
+        assert fault.tests and not fault.reason
+        compile(faulty(fault, (ROOT / fault.file).read_text(encoding="utf-8")), fault.file, "exec")
+    assert {fault.file for fault in make_faults(5, 0, "swaps")} == {"peptidyn/sampling/swaps.py"}
+    assert choose(None, 60, 3) == chosen
