@@ -93,15 +93,15 @@ def test_weights_of_two_levels_by_hand():
     e = 4.0
     V = np.array([[0.0] * 7 + [e] * 3, [0.0] * 5 + [e] * 5])
     beta = 1 / (BOLTZMANN * T[:2])
-    weights, f = temperature_weights(V, T[:2], T[:1])
+    weights, f = temperature_weights(V, T[:2], T[:2])
     counts = {0.0: 12, e: 8}
     mixture = {v: sum(10 * np.exp(f[k] - beta[k] * (v - V.mean())) for k in range(2)) for v in counts}
     for i in range(2):
         assert sum(n * np.exp(f[i] - beta[i] * (v - V.mean())) / mixture[v] for v, n in counts.items()) == (
             pytest.approx(1.0, abs=1e-6)
         )
-    expected = np.exp(-beta[0] * V.ravel()) / np.where(V.ravel() > 0, mixture[e], mixture[0.0])
-    assert weights[0] == pytest.approx(expected / expected.sum(), rel=1e-9)
+        expected = np.exp(-beta[i] * V.ravel()) / np.where(V.ravel() > 0, mixture[e], mixture[0.0])
+        assert weights[i] == pytest.approx(expected / expected.sum(), rel=1e-9)
 
 
 def test_the_inefficiency_of_a_short_series_lag_by_lag():

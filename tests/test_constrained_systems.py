@@ -1,17 +1,19 @@
 """Systems with constraints inside rigid units, and with virtual sites, driven through a tree."""
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import openmm
 import pytest
-from openmm import app, unit
+from openmm import State, app, unit
 
 import peptidyn as ptd
 from peptidyn.core.errors import ModelError, UnsupportedError
 from peptidyn.core.units import BOLTZMANN
+from peptidyn.engine.context_vectors import read_forces, read_vectors
 from peptidyn.engine.minimisation import _Chart
-from peptidyn.io.virtual_sites import place_virtual_sites
+from peptidyn.io.virtual_sites import copy_particles, place_virtual_sites
 
 DATA = Path(__file__).parent.parent / "data"
 FIELD = "amber14-all.xml"
@@ -171,6 +173,37 @@ def test_exchange_and_torsional_moves_take_constraints_and_cartesian_moves_do_no
 
 
 # ---------------------------------------------------------------------------- virtual sites
+
+
+@pytest.mark.parametrize("sites", [False, True])
+def test_a_copy_of_the_particles_has_masses_and_sites_and_nothing_else(sites):
+    system = four_site_water()[1] if sites else relaxed_alanine(app.HBonds)[1]
+    assert system.getNumForces() and system.getNumConstraints()
+    copy = copy_particles(system)
+    assert copy.getNumForces() == copy.getNumConstraints() == 0
+    particles = range(system.getNumParticles())
+    for one in (copy.getParticleMass, copy.isVirtualSite):
+        assert [one(i) for i in particles] == [getattr(system, one.__name__)(i) for i in particles]
+    assert any(copy.isVirtualSite(i) for i in particles) == sites
+
+
+def test_vectors_of_a_state_without_quick_access():
+    """What the public calls return stands in the array, kind by kind, and forces on sites are zero."""
+    _, system, x = four_site_water()
+    context = openmm.Context(system, openmm.VerletIntegrator(0.001), openmm.Platform.getPlatformByName("Reference"))
+    context.setPositions(x)
+    context.setVelocitiesToTemperature(300, 1)
+    state = context.getState(positions=True, velocities=True, forces=True)
+    calls = {State.Positions: "getPositions", State.Velocities: "getVelocities", State.Forces: "getForces"}
+    plain = SimpleNamespace(**{name: getattr(state, name) for name in calls.values()})
+    for kind, name in calls.items():
+        expected = getattr(state, name)(asNumpy=True)._value
+        assert len({float(v) for v in expected.ravel()}) > 10
+        for source in (state, plain):
+            out = np.full(x.shape, np.nan)
+            assert read_vectors(source, kind, out) is out and np.array_equal(out, expected)
+    read_forces(plain, out, np.array([3]))
+    assert not out[3].any() and np.array_equal(np.delete(out, 3, 0), np.delete(expected, 3, 0))
 
 
 def test_virtual_sites_are_carried_and_placed():

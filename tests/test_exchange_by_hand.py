@@ -20,13 +20,18 @@ def test_the_metric_is_chosen_for_the_highest_temperature(monkeypatch):
     """Rotors turn farthest per step where it is hottest; one metric serves all replicas."""
     asked = []
 
-    def record(tree, system, temperature, *rest):
-        asked.append(temperature)
+    def record(tree, system, temperature, x, *rest):
+        asked.append((temperature, x))
         return tree.with_joint_inertia(np.full(tree.n_coordinates, 0.5))
 
     monkeypatch.setattr(exchange, "walker_tree", record)
-    run = make(moves=[ptd.TorsionalHMC(0.004, 2)], metric="auto")
-    assert asked == [T[-1]] and run.recipe.tree.joint_inertia.tolist() == [0.5] * run.recipe.tree.n_coordinates
+    x = make().recipe.tree.positions(make().recipe.tree.reference)
+    starts = np.array([x, *(x + 0.1 * i for i in range(1, len(T)))])
+    asked.clear()
+    run = make(moves=[ptd.TorsionalHMC(0.004, 2)], metric="auto", positions=starts)
+    ((temperature, first),) = asked
+    assert temperature == T[-1] and np.array_equal(first, starts[0])
+    assert run.recipe.tree.joint_inertia.tolist() == [0.5] * run.recipe.tree.n_coordinates
 
 
 def test_every_pair_of_replicas_may_exchange():

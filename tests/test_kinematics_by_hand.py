@@ -9,6 +9,7 @@ from scipy.spatial.transform import Rotation
 
 from peptidyn.core.points import bond_angle, dihedral
 from peptidyn.model.build import build_tree
+from peptidyn.model.kinematics import link_inertias
 
 
 @pytest.fixture(scope="module")
@@ -58,6 +59,18 @@ def test_velocities_are_slopes_of_positions(tree):
     expected = tree.generalized_forces(state, tree.masses[:, None] * tree.velocities(state, v))
     expected[tree.coordinate_dof] += inert.joint_inertia * rate
     assert inert.momenta(state, v) == pytest.approx(expected, abs=1e-12)
+
+
+def test_inertias_turn_with_their_links():
+    """R I R^T about the centre p + R c, with inertias that have all six components."""
+    rng = np.random.default_rng(4)
+    R = Rotation.random(3, rng).as_matrix()
+    p, com, inertia = rng.normal(size=(3, 3)), rng.normal(size=(3, 3)), rng.normal(size=(3, 3, 3))
+    inertia += inertia.transpose(0, 2, 1)
+    centre, world = np.empty((3, 3)), np.empty((3, 3, 3))
+    link_inertias(np.ones(3), com, inertia, R, p, centre, world)
+    assert np.abs(centre - p - np.einsum("lij,lj->li", R, com)).max() < 1e-14
+    assert np.abs(world - R @ inertia @ R.transpose(0, 2, 1)).max() < 1e-14
 
 
 def test_the_state_of_a_molecule_that_was_moved_as_a_whole():
