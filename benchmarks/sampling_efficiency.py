@@ -22,8 +22,14 @@ everything) has the joint inertias of ``metric="auto"``, and steps of 24 fs, or 
 would end a run at 24 fs once in some 10^5 steps. Its rates are not physical: transitions per force call are
 compared, not per time.
 
-The time step of a Metropolised method is the largest that is accepted at least in 0.9 of the proposals, found once per
-molecule and method on a ladder of 5% with trajectories of 10 steps (8 to 12, drawn evenly), and used by all chains.
+HMC of `flexible` with pivot moves has trajectories of 10 steps of 16 fs (shorter by the square root of the temperature
+above 300 K), with a Metropolis test, and after each 10 turns of the chain about one phi or psi by any angle, each
+accepted by its energy. Every turn is one energy evaluation, and counts as one. The distribution is exact. Its psi
+jumps, so crossings are not counted.
+
+The time step of any other Metropolised method is the largest that is accepted at least in 0.9 of the proposals, found
+once per molecule and method on a ladder of 5% with trajectories of 10 steps (8 to 12, drawn evenly), and used by all
+chains.
 
 Two things are slow: psi between alpha and beta, and, rarer by far, phi between its right-handed half (phi < 0) and the
 left-handed one. Speeds, crossings and the populations of alpha and beta are about frames with phi < 0 and evaluations
@@ -34,9 +40,9 @@ middle of one of the two main wells of psi to the middle of the other; recrossin
 compares the variance between chains with that within them, for the worst cosine or sine of psi: above 1.1 the chains
 still know where they started, populations are not converged, and samples are independent within a basin at best. The
 total variation (TV) between Ramachandran histograms (30 degrees) of both starts, and from the chains of LangevinMiddle,
-is that of the worst residue. With `--distance` a reference is run too: OpenMM's replica exchange where there is a row
-of it, LangevinMiddle otherwise, ten times as long as all chains of such a row. The total variation between the
-histograms of a method and of that reference is drawn over force calls.
+is that of the worst residue. With `--distance` a reference is run too, of the exact method with pivots, ten times as
+long as all its chains. The total variation between the histograms of a method and of that reference is drawn over force
+calls.
 Populations that differ from those of Langevin dynamics by more than three standard errors, and by more than 0.03, are
 marked: fast sampling of another distribution is no gain. Speeds relative to Langevin dynamics are given per force
 evaluation and per second of CPU time. Helix content is the part of residues that are in alpha with both neighbours.
@@ -119,11 +125,13 @@ class Method:
     timestep: float | None = None
     preset: str = ""
     exchange: bool = False
+    pivots: int = 0
+    """Pivot moves after every trajectory of HMC, which has the given time step and the metric of the preset."""
 
     @property
     def samples(self) -> str:
         """Which distribution is sampled, in words."""
-        if self.cartesian or not self.soft:
+        if self.cartesian or not self.soft or self.soft == "all":
             return "the force field's" + ("" if self.soft else ", bonds of hydrogens fixed")
         return PRESETS[self.preset].distribution
 
@@ -136,30 +144,28 @@ MOLECULES = {
     "chignolin at 450 K": Molecule("GYDPETGTWG", 4, 600, "CPU", {"Threads": "1"}, 450.0, caps=False),
 }
 
-EXCHANGED = f"{REFERENCE}, exchange"
 HARD, OPEN = "phi psi chi", "phi psi chi omega angles"
 HOT = {"capped Ala10 at 450 K": 300_000, "chignolin at 450 K": 150_000}
 LANGEVIN = {"capped alanine": 150_000, "capped Ala3": 150_000}
 EXCHANGE = {"capped Ala3": 200_000, "capped Ala10": 300_000}
-ALL = {"capped alanine": 600_000, "capped Ala10": 60_000}
-LONGER = {"capped Ala3": 1_200_000}
-"""Where distances from a reference are looked at, methods that are compared have as many evaluations."""
+ALL = {"capped alanine": 600_000, "capped Ala3": 600_000, "capped Ala10": 60_000}
+PIVOTED = {"capped alanine": 150_000, "capped Ala3": 200_000, "capped Ala10": 150_000, "capped Ala10 at 450 K": 100_000}
+WITH_PIVOTS = "flexible, HMC and pivots"
 METHODS = {
-    REFERENCE: Method({**ALL, **LONGER, "capped Ala10 at 450 K": 500_000, "chignolin at 450 K": 250_000}),
+    REFERENCE: Method({**ALL, "capped Ala10 at 450 K": 500_000, "chignolin at 450 K": 250_000}),
+    WITH_PIVOTS: Method(PIVOTED, "all", timestep=0.016, preset="flexible", pivots=10),
     "torsions, Langevin 8 fs": Method({**LANGEVIN, **HOT}, HARD, timestep=0.008, preset="torsions"),
     "angles, Langevin 24 fs": Method(LANGEVIN, OPEN, timestep=0.024, preset="angles"),
     "heavy, Langevin 24 fs": Method(LANGEVIN, "heavy", timestep=0.024, preset="heavy"),
-    "flexible, Langevin 24 fs": Method({**LANGEVIN, **LONGER}, "all", timestep=0.024, preset="flexible"),
+    "flexible, Langevin 24 fs": Method(LANGEVIN, "all", timestep=0.024, preset="flexible"),
     "angles, Langevin 16 fs": Method(HOT, OPEN, timestep=0.016, preset="angles"),
     "heavy, Langevin 16 fs": Method(HOT, "heavy", timestep=0.016, preset="heavy"),
     "flexible, Langevin 16 fs": Method(HOT, "all", timestep=0.016, preset="flexible"),
-    EXCHANGED: Method({**EXCHANGE, **LONGER}, exchange=True),
+    f"{REFERENCE}, exchange": Method(EXCHANGE, exchange=True),
     "torsions, Langevin 8 fs, exchange": Method(EXCHANGE, HARD, timestep=0.008, preset="torsions", exchange=True),
     "angles, Langevin 24 fs, exchange": Method(EXCHANGE, OPEN, timestep=0.024, preset="angles", exchange=True),
     "heavy, Langevin 24 fs, exchange": Method(EXCHANGE, "heavy", timestep=0.024, preset="heavy", exchange=True),
-    "flexible, Langevin 24 fs, exchange": Method(
-        {**EXCHANGE, **LONGER}, "all", timestep=0.024, preset="flexible", exchange=True
-    ),
+    "flexible, Langevin 24 fs, exchange": Method(EXCHANGE, "all", timestep=0.024, preset="flexible", exchange=True),
     "torsions, HMC": Method({"capped alanine": 150_000, "capped Ala10": 30_000}, HARD, preset="torsions"),
     "torsions, HMC, geometry of PPII": Method(
         {"capped alanine": 150_000}, HARD, geometry="polyproline II", preset="torsions"
@@ -327,6 +333,22 @@ def _openmm_frames(
     return np.array(frames), np.array(walk)
 
 
+def run_pivots(prepared: Prepared, method: Method, start: str, calls: int, seed: int) -> dict[str, Any]:
+    """Run HMC with the metric of the preset, and pivot moves."""
+    T = prepared.molecule.temperature
+    assert method.timestep is not None
+    moves: list[Any] = [
+        ptd.TorsionalHMC(method.timestep * min(1.0, (300.0 / T) ** 0.5), STEPS, friction=1.0),
+        ptd.PivotMove(tries=method.pivots),
+    ]
+    sampler = ptd.GibbsSampler(
+        moves, ptd.build_tree(prepared.structure(method.geometry), method.soft), prepared.system, T,
+        positions=prepared.start(method.geometry, start), metric=PRESETS[method.preset].metric,
+        platform=prepared.molecule.platform, properties=prepared.molecule.properties, seed=seed,
+    )  # fmt: skip
+    return _run_sweeps(sampler, prepared, max(4, calls // (STEPS + method.pivots)))
+
+
 def make_sampler(prepared: Prepared, method: Method, start: str, steps: list[float], seed: int) -> ptd.GibbsSampler:
     """Return the sampler of a method in one of the starts."""
     moves: list[Any] = [ptd.TorsionalHMC(steps[0], STEPS, friction=1.0, target=ACCEPTANCE)]
@@ -344,8 +366,13 @@ def run_sampler(
     prepared: Prepared, method: Method, start: str, steps: list[float], calls: int, seed: int
 ) -> dict[str, Any]:
     """Run torsional HMC, alone or in turn with Cartesian HMC."""
-    sampler = make_sampler(prepared, method, start, steps, seed)
-    sweeps = max(4, calls // STEPS // len(steps))
+    return _run_sweeps(
+        make_sampler(prepared, method, start, steps, seed), prepared, max(4, calls // STEPS // len(steps))
+    )
+
+
+def _run_sweeps(sampler: ptd.GibbsSampler, prepared: Prepared, sweeps: int) -> dict[str, Any]:
+    """Run a sampler; its configurations after every sweep are the chain."""
     sampler.run(math.ceil(DISCARD * sweeps))
     sampler.reset()
     begin = time.process_time()
@@ -463,8 +490,6 @@ def _rounds(
         for label, method in METHODS.items()
         if name in method.evaluations and (wanted in label or label == REFERENCE)
     }
-    if EXCHANGED in METHODS and any(method.exchange for method in methods.values()):
-        methods[EXCHANGED] = METHODS[EXCHANGED]
     found: dict[str, list[dict[str, Any]]] = {label: [] for label in methods}
     steps: dict[str, list[float]] = {}
     with Progress(len(methods) * chains, name, "chains") as bar:
@@ -472,7 +497,8 @@ def _rounds(
             for label, method in methods.items():
                 key = {**asdict(method), "molecule": name, "temperature": molecule.temperature, "length": STEPS,
                        "record": RECORD}  # fmt: skip
-                del key["evaluations"]
+                for unused in ("evaluations",) if method.pivots else ("evaluations", "pivots"):
+                    del key[unused]
                 trials = max(40, int(min(1.0, SIZES[size][1]) * molecule.trials))
                 if label not in steps:
                     steps[label] = [method.timestep or 0.004]
@@ -481,7 +507,7 @@ def _rounds(
                 calls = int(SIZES[size][1] * method.evaluations[name])
                 while True:
                     pair = _run_pair(folder, prepared, label, method, steps[label], calls, seed, key)
-                    low = _too_large(pair) if seed == 0 else []
+                    low = _too_large(pair) if seed == 0 and method.timestep is None else []
                     if not any(low):
                         break
                     lower = [h / RUNG if down else h for h, down in zip(steps[label], low, strict=True)]
@@ -493,7 +519,7 @@ def _rounds(
             for label, method in methods.items():
                 outcome[label]["samples"] = method.samples
                 outcome[label]["variations"] = variations(found[label], found[REFERENCE])
-                if method.exchange:
+                if method.exchange or method.pivots:
                     outcome[label]["crossings_per_million"] = math.nan
                     outcome[label]["crossings_relative"] = outcome[label]["crossings_cpu_relative"] = math.nan
                 if reference is not None:
@@ -506,11 +532,11 @@ def _rounds(
 
 
 def long_reference(folder: Folder, prepared: Prepared, name: str, size: str, chains: int) -> np.ndarray:
-    """Return histograms of OpenMM's replica exchange, or Langevin dynamics, `LONG` times as long as all chains."""
-    label = EXCHANGED if name in METHODS[EXCHANGED].evaluations else REFERENCE
+    """Return histograms of HMC and pivots, or of Langevin dynamics without such a row, `LONG` times as long as it."""
+    label = WITH_PIVOTS if name in PIVOTED else REFERENCE
     method, pieces = METHODS[label], []
     calls = int(SIZES[size][1] * method.evaluations[name]) * chains
-    run_one = run_exchange if method.exchange else run_langevin
+    run_one = run_pivots if method.pivots else run_langevin
     with Progress(LONG, f"{name}, long reference", "chains") as bar:
         for seed in range(LONG):
             start = list(STARTS)[seed % len(STARTS)]
@@ -531,6 +557,8 @@ def _run_pair(
         run: Callable[[], dict[str, Any]]
         if method.exchange:
             run = lambda: run_exchange(prepared, method, start, calls, seed + i)  # noqa: B023, E731
+        elif method.pivots:
+            run = lambda: run_pivots(prepared, method, start, calls, seed + i)  # noqa: B023, E731
         elif method.soft and method.timestep is None:
             run = lambda: run_sampler(prepared, method, start, steps, calls, seed + i)  # noqa: B023, E731
         else:

@@ -71,6 +71,7 @@ def test_neighbours_of_a_ladder_exchange_equally_often():
         rates.append(quad(lambda d: min(1.0, np.exp(-step * d)) * difference.pdf(d), low, high, points=[0.0])[0])  # noqa: B023
     assert len(rates) == 3
     assert min(rates) > 0.3 and max(rates) - min(rates) < 0.05
+    assert rates[0] == pytest.approx(rates[1], abs=1e-6)  # equal parts of equal gaps
 
 
 def test_errors_of_mbar_are_those_of_the_slowest_temperature_and_frames_are_of_the_whole_run():

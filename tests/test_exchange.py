@@ -515,6 +515,26 @@ def test_where_replicas_run_by_default(monkeypatch):
     assert found(threads=1) == {"backend": "processes", "workers": 5}
 
 
+def test_pivot_moves_in_a_stretch(tmp_path, capsys):
+    """12 in stretches of 20 steps: six after each of two trajectories; refused where none could be accepted."""
+    common = ["--replicas", "2", "--iterations", "2", "--interval", "20", "--warm-up", "0", "--seed", "5", "-q"]
+    begin = ["exchange", str(DATA / "ala1.pdb"), *common, "--platform", "Reference", "--workers", "1", "--pivots", "12"]
+    folder = tmp_path / "pivots"
+    assert main([*begin, "--preset", "flexible", "-o", str(folder)]) == 0
+    summary = json.loads((folder / "summary.json").read_text())
+    assert [move["move"] for move in summary["moves"]] == ["TorsionalHMC", "PivotMove"]
+    assert summary["moves"][1]["tries"] == 6 and summary["settings"]["pivots"] == 12
+    counts = np.array(storage.ExchangeFolder(folder, 2).read_checkpoint()[0]["move_counts"])
+    assert counts[:, 1, [0, 2]].tolist() == [[24, 24]] * 2  # proposals and energy calls
+    for options, message in (
+        (["--solvent", "tip3p"], "pivot moves turn the chain through the waters of tip3p"),
+        (["--soft", "chi"], "pivot moves turn phi and psi, and the tree has no such soft torsions"),
+        (["--pivots", "-1"], "pivots is -1"),
+    ):
+        assert main([*begin, *options, "-o", str(tmp_path / "refused")]) == 2
+        assert message in capsys.readouterr().err and not (tmp_path / "refused").exists()
+
+
 def test_langevin_is_not_exact():
     with pytest.raises(ArgumentError, match="needs Metropolised moves"):
         ExchangeSettings(ensemble="langevin", exact=True)

@@ -61,6 +61,7 @@ def test_the_fixman_torque_is_the_slope_of_the_energy():
     tree = make_tree()
     mover = at_random(tree)
     torque, state, h = mover.fixman_torque(), mover.state, 1e-5
+    assert np.array_equal(Mover(tree, state).fixman_torque(), torque)  # asked for before anything else was computed
     for k in range(tree.n_coordinates):
         ends = []
         for sign in (1, -1):

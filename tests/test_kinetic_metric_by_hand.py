@@ -14,6 +14,7 @@ from peptidyn.core.errors import ArgumentError
 from peptidyn.core.units import BOLTZMANN
 from peptidyn.engine.kinetic_metric import metropolis_steps
 from peptidyn.engine.stiffness import measure_stiffness
+from peptidyn.solvers.dense import mass_matrix
 
 
 def coupled_butane():
@@ -81,6 +82,35 @@ def test_the_turn_at_thermal_speed_is_that_of_the_bare_torsion():
     turn = np.rad2deg(timestep * np.sqrt(BOLTZMANN * 300.0 / own))
     with pytest.raises(ArgumentError, match=f"would turn {turn:.0f} degrees per step"):
         ptd.joint_inertia(tree, system, timestep)
+
+
+@pytest.mark.parametrize("timestep", [0.008, 0.024])
+def test_hydrogens_that_meet_and_light_rotors_get_inertia(timestep):
+    """Methyls of capped alanine, whose atoms meet others harder than the bonded terms say; phi and psi beside them.
+
+    A rotor keeps its own inertia, 1 / (M^-1)_ii, if that is enough: both for the period of 8 steps, of its curvature or
+    of a contact of 500 kJ/mol/rad^2, and for a turn of 0.2 rad per step at thermal speed.
+    """
+    structure = ptd.build_peptide("A", phi=-70, psi=-40, caps=True)
+    system = ptd.make_system(structure.topology, solvent="vacuum")
+    tree = ptd.build_tree(ptd.Structure.from_openmm(structure.topology, system, structure.positions), "all")
+    found = ptd.joint_inertia(tree, system, timestep)
+    K, square = np.abs(measure_stiffness(tree, system).toarray()), (8.0 * timestep / (2.0 * np.pi)) ** 2
+    root = np.sqrt(np.maximum(np.diag(K), 1e-300))
+    wanted = root * (K / root[None, :]).sum(axis=1) * square
+    rotors = tree.torsion_index
+    methyl = np.array([tree.coordinates[i].kind == "methyl" for i in rotors])
+    assert methyl.sum() == 3 and (wanted[rotors][methyl] < 500.0 * square).all()
+    stiff = wanted.copy()
+    stiff[rotors] = 0.0
+    dof = tree.coordinate_dof[rotors]
+    M = mass_matrix(tree.with_joint_inertia(stiff), tree.reference)
+    own = 1.0 / np.diag(np.linalg.inv(M))[dof]
+    least = np.where(methyl, np.maximum(wanted[rotors], 500.0 * square), wanted[rotors])
+    light = np.maximum(BOLTZMANN * 300.0 * (timestep / 0.2) ** 2 - own, 0.0)
+    expected = np.maximum(np.where(least > own, least, 0.0), light)
+    assert found[rotors] == pytest.approx(expected, rel=1e-6) and found[rotors][methyl].all()
+    assert (light > 0.0).any() or timestep < 0.01
 
 
 def test_terms_of_virtual_sites_count_once():

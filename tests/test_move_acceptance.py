@@ -13,6 +13,7 @@ from correlated_samples import autoregressive
 from scripted_random import Script
 
 import peptidyn as ptd
+from peptidyn.core.errors import ArgumentError
 from peptidyn.core.units import BOLTZMANN
 from peptidyn.integrators.stepper import THERMAL_TOLERANCE
 from peptidyn.sampling.gibbs import Samples
@@ -76,6 +77,26 @@ def test_a_torsion_move_by_hand(accept):
     assert walker.energy_at(walker.positions()) == pytest.approx(rigid_energy(f), abs=1e-7)
     assert walker.momenta_valid is not accept  # they belong to the mass matrix of one configuration
     assert (move.proposed, move.accepted) == (1, int(accept))
+
+
+def test_tries_are_proposals_of_their_own():
+    """Down, refused, up: every try has its own torsion, turn, Metropolis number and energy call."""
+    place, step = uphill_turn()
+    walker = make_walker()
+    cost = rigid_energy(F - step + 2 * step * place) - rigid_energy(F)
+    kept, refused = (math.exp(-cost / KT) * f for f in (1 - 1e-5, 1 + 1e-5))
+    walker.energy()
+    calls = walker.force_calls
+    walker.rng = Script((), [place, refused, place, kept, 1.0 - place, refused], [0.0, 0.0, 0.0])
+    move = ptd.TorsionMove(turn=60, tries=3)
+    assert move.apply(walker) and walker.rng.used_up
+    assert (move.proposed, move.accepted, move.force_calls) == (3, 2, 3) and walker.force_calls == calls + 3
+    assert walker.q[0] == pytest.approx(F, abs=1e-9)  # up and down again
+    assert move.settings["tries"] == 3 == ptd.PivotMove(tries=3).settings["tries"]
+    walker.rng = Script((), [place, refused] * 2, [0.0] * 2)
+    assert not ptd.TorsionMove(turn=60, tries=2).apply(walker)
+    with pytest.raises(ArgumentError, match="TorsionMove has 0 tries"):
+        ptd.TorsionMove(tries=0)
 
 
 def test_turns_are_even_between_minus_and_plus():
@@ -202,6 +223,8 @@ def test_what_happens_between_trajectories_counts(kind, between):
     other, fresh = make_walker(walker.temperature), copy.copy(move)
     fresh._unbind()
     other.restore(copy.deepcopy(saved))
+    for name, value in other.checkpoint().items():
+        assert np.array_equal(value, saved[name]), name  # nothing of the place before is left
     for _ in range(4):
         assert move.apply(walker) == fresh.apply(other)
         assert walker.energy() == pytest.approx(other.energy(), rel=1e-12)
@@ -300,6 +323,22 @@ def test_a_sampler_records_every_sweep_after_it_was_made():
     assert sampler.sweeps == sampler.moves[0].proposed == 12 and len(samples) == 6
     assert samples.q[-1, 0] == sampler.walker.q[0] and samples.energy[-1] == sampler.walker.energy()
     assert samples.energy == pytest.approx(rigid_energy(samples.q[:, 0]), abs=1e-7) and np.ptp(samples.energy) > 0.1
+
+
+@pytest.mark.parametrize("target", [0.1, 0.5, 0.9])
+def test_steps_of_the_tuner_by_hand(target):
+    """ln h changes by (accepted - target) c (b + n)^-0.6; c = 1/2 of the rarer outcome, b so that the first change is
+    at most that of a factor of two."""
+    rare = min(target, 1.0 - target)
+    c = 0.5 / rare
+    b = max(0.0, (c * (1.0 - rare) / np.log(2.0)) ** (1 / 0.6) - 1.0)
+    tuner, log = StepTuner(0.3, target), np.log(0.3)
+    assert tuner.final == pytest.approx(0.3, rel=1e-12)  # before the first proposal
+    for n, accepted in enumerate((True, False, False, True, True), start=1):
+        log += (accepted - target) * c * (b + n) ** -0.6
+        assert tuner.update(accepted) == pytest.approx(np.exp(log), rel=1e-12)
+        if n == 1:
+            assert abs(log - np.log(0.3)) <= np.log(2.0) + 1e-12
 
 
 def test_a_frozen_step_is_the_geometric_mean_of_the_second_half():

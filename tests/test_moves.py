@@ -139,6 +139,24 @@ def test_a_walker_refuses_what_does_not_fit_its_metric():
         Walker(tree, system, T, platform="Reference").restore(auto.checkpoint())
 
 
+def test_turns_between_trajectories_sample_the_flexible_distribution():
+    """Everything soft with a chosen metric, and turns of the torsion by any angle; oracle and rates as below."""
+    x = butane.make_tree().positions(butane.make_tree().reference)
+    structure = ptd.Structure.from_openmm(butane.make_topology(), butane.make_system(), x)
+    moves = [ptd.TorsionalHMC(0.012, 5), ptd.TorsionMove(turn=180, tries=2)]
+    sampler = ptd.GibbsSampler(
+        moves, ptd.build_tree(structure, soft="all"), butane.make_system(), T, metric="auto", platform="Reference",
+        seed=3,
+    )  # fmt: skip
+    assert sampler.exact and sampler.walker.tree.joint_inertia.any()
+    samples, exact = sampler.run(1500), butane.exact(T, EDGES)
+    assert 0.5 < moves[0].acceptance < 1.0 and 0.1 < moves[1].acceptance < 0.9 and moves[1].proposed == 3000
+    torsion = sampler.walker.tree.torsion_index[0]
+    assert histogram_p_value(samples.q[:, torsion], exact["torsion"]) > 1e-4
+    error = samples.energy.std() * math.sqrt(statistical_inefficiency(samples.energy) / len(samples))
+    assert abs(samples.energy.mean() - exact["total"]) < 4 * error
+
+
 @pytest.mark.slow
 def test_mixing_with_cartesian_moves_samples_the_flexible_distribution():
     """Independent weighted draws are the oracle; false-alarm rate 1e-4 for the histogram, 4 sigma for each mean."""

@@ -69,7 +69,7 @@ def test_seeds_and_settings():
     assert np.array_equal(ends[0], ends[1]) and not np.array_equal(ends[0], ends[2])
     integrator.setTemperature(350 * unit.kelvin)
     integrator.setFriction(2.0)
-    assert integrator.getTemperature() == 350 * unit.kelvin and integrator.getFriction()._value == 2.0
+    assert integrator.getTemperature() == 350 * unit.kelvin and integrator.getFriction() == 2.0 / unit.picosecond
     simulation.step(5)
 
 

@@ -49,6 +49,13 @@ def add_command(commands: argparse._SubParsersAction) -> None:
         default=None,
         help="mix Cartesian moves in: samples the flexible force field, not the rigid model",
     )
+    e.add_argument(
+        "--pivots",
+        type=int,
+        metavar="N",
+        help="pivot moves in a stretch: turns of one backbone bond by any angle, for small peptides without water; "
+        "as many as --interval is a good choice (default: 0)",
+    )
     e.add_argument("--warm-up", type=int, metavar="N", help="trajectories to tune time steps in (default: 40; 0: none)")
     add_model_options(p)
     p.set_defaults(run=exchange_command)

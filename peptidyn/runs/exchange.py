@@ -10,9 +10,11 @@ import numpy as np
 import openmm
 
 from peptidyn._version import __version__
+from peptidyn.core.errors import ArgumentError
 from peptidyn.core.one_core import OneCore
 from peptidyn.io.structure import Structure
 from peptidyn.model.rings import describe_cuts
+from peptidyn.model.tree import TreeModel
 from peptidyn.runs.estimates import describe_times
 from peptidyn.runs.model import (
     RunModel,
@@ -29,7 +31,7 @@ from peptidyn.runs.settings import ExchangeSettings
 from peptidyn.runs.signals import StopRequest
 from peptidyn.sampling.backends import count_cores
 from peptidyn.sampling.exchange import ReplicaExchange, geometric_temperatures
-from peptidyn.sampling.moves import CartesianHMC, Move, TorsionalHMC, TorsionalLangevin
+from peptidyn.sampling.moves import BACKBONE, CartesianHMC, Move, PivotMove, TorsionalHMC, TorsionalLangevin
 from peptidyn.sampling.storage import ExchangeFolder
 
 TRAJECTORY_STEPS = {"ghmc": 10, "langevin": 50}
@@ -134,7 +136,7 @@ def _advance(replicas: ReplicaExchange, iterations: int, one_core: bool, progres
 
 def _times(settings: ExchangeSettings, model: RunModel, workers: int | None) -> list[str]:
     """Return a line that says how long a long run will take: its replicas share the workers."""
-    steps = settings.replicas * settings.iterations * settings.interval // (workers or 1)
+    steps = settings.replicas * settings.iterations * (settings.interval + settings.pivots) // (workers or 1)
     times = describe_times(model, {"simulating": steps})
     return [] if times is None else [times]
 
@@ -178,8 +180,8 @@ def _replicas(
 ) -> ReplicaExchange:
     """Return the replicas: torsional HMC with momenta kept in part, or Langevin dynamics.
 
-    For exact sampling Cartesian HMC takes turns with torsional HMC. `where` says on what they run and where they write,
-    as for `ReplicaExchange`.
+    For exact sampling Cartesian HMC takes turns with torsional HMC; pivot moves follow. `where` says on what they run
+    and where they write, as for `ReplicaExchange`.
     """
     kind = TorsionalLangevin if settings.ensemble == "langevin" else TorsionalHMC
     steps = min(settings.interval, TRAJECTORY_STEPS[settings.ensemble])
@@ -187,14 +189,17 @@ def _replicas(
     if settings.threads is None and where["backend"] != "serial" and platform_name(settings) == "CPU":
         settings = replace(settings, threads=1)  # replicas share the cores already
     platform, properties = find_run_platform(settings, model.tree.n_atoms)
+    sweeps = max(1, round(settings.interval / steps))
     if settings.exact:
         moves.append(CartesianHMC(0.001, steps))
+    if settings.pivots:
+        moves.append(_pivot_move(model.tree, settings.pivots, sweeps))
     return ReplicaExchange(
         model.tree,
         model.system,
         geometric_temperatures(settings.tmin, settings.tmax, settings.replicas),
         moves=moves,
-        sweeps=max(1, round(settings.interval / steps)),
+        sweeps=sweeps,
         positions=positions,
         hydrogen_mass=settings.hydrogen_mass,
         metric=settings.metric_word,
@@ -204,3 +209,10 @@ def _replicas(
         topology=model.structure.topology,
         **where,
     )
+
+
+def _pivot_move(tree: TreeModel, pivots: int, sweeps: int) -> PivotMove:
+    """Return the pivot moves of a sweep, which a tree with soft phi and psi can make."""
+    if not set(BACKBONE) <= {c.kind for c in tree.torsions}:
+        raise ArgumentError("pivot moves turn phi and psi, and the tree has no such soft torsions; leave pivots out")
+    return PivotMove(tries=max(1, round(pivots / sweeps)))

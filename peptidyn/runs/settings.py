@@ -39,6 +39,7 @@ MOST = {
     "temperature": 1e5, "tmin": 1e5, "tmax": 1e5, "threads": 4096, "seed": 2**63 - 1, "steps": MOST_STEPS,
     "model": 10**9, "pressure": 1e6,
     "replicas": 10_000, "iterations": MOST_STEPS, "interval": MOST_STEPS, "warm_up": MOST_STEPS,
+    "pivots": MOST_STEPS,
 }  # fmt: skip
 """Largest values of settings; what is beyond is a slip, and would fill memory or never end."""
 
@@ -414,6 +415,9 @@ class ExchangeSettings(ModelSettings):
         faster and has a time-step error. The time step of the second is made shorter by sqrt(300 K / T) above 300 K.
     exact : bool
         Mix Cartesian moves in, so that the flexible force field is sampled and not the rigid model.
+    pivots : int
+        Pivot moves in a stretch, about: turns of the chain behind one backbone bond by any angle, accepted by their
+        energy. Small peptides change basins by them far more often than by dynamics; needs implicit solvent or vacuum.
     warm_up : int
         Trajectories in which time steps are tuned before the run; 0 keeps the one given.
     """
@@ -428,6 +432,7 @@ class ExchangeSettings(ModelSettings):
     interval: int = 100
     ensemble: str = "ghmc"
     exact: bool = False
+    pivots: int = 0
     warm_up: int = 40
 
     def __post_init__(self) -> None:
@@ -435,9 +440,14 @@ class ExchangeSettings(ModelSettings):
         self._check_least("replicas", 2)
         self._check_positive("tmin", "tmax")
         geometric_temperatures(self.tmin, self.tmax, self.replicas)
-        for name, least in (("iterations", 1), ("interval", 1), ("warm_up", 0)):
+        for name, least in (("iterations", 1), ("interval", 1), ("pivots", 0), ("warm_up", 0)):
             self._check_least(name, least)
         self._check_choice("ensemble", ("ghmc", "langevin"))
+        if self.pivots and self.in_water:
+            raise ArgumentError(
+                f"pivot moves turn the chain through the waters of {self.solvent} and would all be rejected; use "
+                "implicit solvent, or leave pivots out"
+            )
         if self.exact and self.ensemble == "langevin":
             raise ArgumentError("exact sampling needs Metropolised moves; leave exact out, or take ensemble 'ghmc'")
         if self.exact and self.in_water:

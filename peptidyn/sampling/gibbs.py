@@ -171,8 +171,9 @@ class GibbsSampler:
 
     @property
     def exact(self) -> bool:
-        """Whether the flexible System is sampled; without a Cartesian move it is the rigid model."""
-        return any(move.cartesian for move in self.moves)
+        """Whether the flexible System is sampled: a move is Cartesian, or everything is soft. Else the rigid model."""
+        tree = self.walker.tree
+        return any(move.cartesian for move in self.moves) or tree.n_dof == 3 * tree.n_atoms
 
     # ------------------------------------------------------------------ running
 

@@ -367,21 +367,40 @@ class TorsionMove(Move):
         Largest turn, degrees; turns are drawn evenly between its negative and itself.
     count : int
         How many torsions turn at once.
+    tries : int
+        Proposals in a row, each with its own Metropolis test and one energy call.
     target : float
         Acceptance to tune the turn for.
     """
 
     unit = "rad"
     largest = math.pi
-    recorded = ("kinds", "count")
+    recorded = ("kinds", "count", "tries")
 
-    def __init__(self, kinds: Sequence[str] | None = None, *, turn: float = 30.0, count: int = 1, target: float = 0.4):
+    def __init__(
+        self,
+        kinds: Sequence[str] | None = None,
+        *,
+        turn: float = 30.0,
+        count: int = 1,
+        tries: int = 1,
+        target: float = 0.4,
+    ):
         super().__init__(float(np.deg2rad(turn)), target)
         self.kinds = None if kinds is None else tuple([kinds] if isinstance(kinds, str) else kinds)
         if count < 1:
             raise ArgumentError(f"{type(self).__name__} turns {count} torsions at once, expected 1 or more")
-        self.count = count
+        if tries < 1:
+            raise ArgumentError(f"{type(self).__name__} has {tries} tries, expected 1 or more")
+        self.count, self.tries = count, tries
         self._unbind()
+
+    def apply(self, walker: Walker) -> bool:
+        """Propose `tries` times; return whether a proposal was accepted."""
+        accepted = False
+        for _ in range(self.tries):
+            accepted |= super().apply(walker)
+        return accepted
 
     def _unbind(self) -> None:
         self._places: np.ndarray | None = None
@@ -427,18 +446,25 @@ class TorsionMove(Move):
 
 
 class PivotMove(TorsionMove):
-    """Turn the whole chain behind one backbone bond (phi or psi) by any angle: rare, but far.
+    """Turn the whole chain behind one backbone bond (phi or psi) by any angle: from basin to basin in one energy call.
+
+    In turn with `TorsionalHMC` of a tree in which everything is soft, which lets bonds and angles follow, it samples
+    small peptides in implicit solvent many times faster than dynamics alone. In a folded protein, or among water
+    molecules, hardly any such turn is accepted.
 
     Parameters
     ----------
     turn : float
         Largest turn, degrees.
+    tries : int
+        Proposals in a row, each with its own Metropolis test and one energy call; about as many as the trajectory
+        before has steps is a good choice.
     target : float
         Acceptance to tune the turn for; low, since a large turn is the point of the move.
     """
 
-    def __init__(self, *, turn: float = 180.0, target: float = 0.1):
-        super().__init__(BACKBONE, turn=turn, target=target)
+    def __init__(self, *, turn: float = 180.0, tries: int = 1, target: float = 0.1):
+        super().__init__(BACKBONE, turn=turn, tries=tries, target=target)
 
 
 def metric_timestep(moves: Sequence[Move]) -> tuple[float | None, float | None]:
