@@ -1,7 +1,8 @@
 """Helix-coil transition of polyalanine: replica exchange from helix and from strand, analysed by MBAR.
 
     python examples/polyalanine_helix.py [--lengths 5,10,15,20] [--preset flexible] [--iterations 2000] [--workers 2]
-        [--scheduler ADDRESS] [--engine both] [--folder helix-coil] [--fixman] [--quick] [-o polyalanine_helix.png]
+        [--scheduler ADDRESS] [--engine both] [--folder helix-coil] [--pivots 100] [--fixman] [--quick]
+        [-o polyalanine_helix.png]
 
 Capped Ala_n in implicit solvent (amber14, OBC2). For every length a short pilot chooses temperatures, so that a quarter
 of the exchanges between neighbours are accepted. Then two runs follow, one in which all replicas start as helix and one
@@ -13,6 +14,9 @@ beside them: their difference in standard errors, R-hat, and round trips of the 
 `--engine openmm` makes the same two runs with OpenMM alone: its ReplicaExchangeSampler and LangevinMiddleIntegrator at
 4 fs, bonds of hydrogens constrained, hydrogens of 3 Da, the same temperatures and as many steps between exchanges, so
 as many energy calls. `--engine both` makes all four, and compares.
+
+`--pivots N` adds N pivot moves to the 100 time steps between exchanges, each accepted by its energy and counted as an
+energy call: turns of the chain about one phi or psi by any angle.
 
 `--preset torsions` is the rigid model; with `--fixman` its curves without the Fixman potential, by weights of the same
 frames, stand beside those with it. Everything is kept in the folder: the same command goes on where it was stopped, and
@@ -33,7 +37,7 @@ import peptidyn as ptd
 from peptidyn.analysis.estimates import with_error
 from peptidyn.analysis.helix_coil import count_weights, fit_lifson_roig
 from peptidyn.analysis.melting import Curve, boltzmann_slopes, heat_capacity, melting_curve, melting_temperature
-from peptidyn.analysis.observables import helical_residues
+from peptidyn.analysis.observables import backbone_torsions, is_helical
 from peptidyn.analysis.plots import new_figure, save_figure
 from peptidyn.core.errors import ArgumentError
 from peptidyn.core.progress import Progress
@@ -55,7 +59,8 @@ ACCEPTANCE = 0.25
 PIECE = 50
 """Exchanges of an OpenMM run that are kept in one file."""
 
-COLUMNS = ("helix content", "hydrogen bonds", "radius of gyration (nm)", "n_w", "n_v")
+COLUMNS = ("helix content", "hydrogen bonds", "radius of gyration (nm)", "n_w", "n_v", "left-handed")
+HELIX, LEFT = COLUMNS.index("helix content"), COLUMNS.index("left-handed")
 
 
 @dataclass
@@ -74,6 +79,8 @@ class Settings:
     workers: int | None
     sweeps: int = 2
     platform: str = "CPU"
+    pivots: int = 0
+    """Between exchanges."""
 
     @property
     def properties(self) -> dict[str, str]:
@@ -104,9 +111,11 @@ def make_run(n: int, start: str, temperatures: np.ndarray, folder: Path, setting
     """Return replica exchange of capped Ala_n in a folder, new or continued, with all replicas in one start."""
     preset = PRESETS[settings.preset]
     topology, system, helix, positions = prepare(n, start)
+    moves = [ptd.TorsionalLangevin(1e-3 * settings.timestep, STEPS, friction=1.0)]
+    if settings.pivots:
+        moves.append(ptd.PivotMove(tries=max(1, settings.pivots // settings.sweeps)))
     return ptd.ReplicaExchange(
-        ptd.build_tree(helix, soft=preset.soft), system, temperatures,
-        moves=[ptd.TorsionalLangevin(1e-3 * settings.timestep, STEPS, friction=1.0)],
+        ptd.build_tree(helix, soft=preset.soft), system, temperatures, moves=moves,
         sweeps=settings.sweeps, metric=preset.metric, platform=settings.platform, properties=settings.properties,
         seed=seed_of(n, start), positions=positions, backend=settings.backend, workers=settings.workers, folder=folder,
         topology=topology, resume=(folder / "checkpoint.npz").exists(),
@@ -140,7 +149,7 @@ class Outcome:
     """Frames of one run after its first fifth, by temperature, and how its replicas travelled."""
 
     values: np.ndarray
-    """(n_levels, n_frames, 5), see `COLUMNS`."""
+    """(n_levels, n_frames, 6), see `COLUMNS`."""
     energies: np.ndarray
     """(n_levels, n_frames): V, kJ/mol."""
     log_weights: np.ndarray
@@ -150,12 +159,12 @@ class Outcome:
     calls: int
     dropped: float
     memory: float
-    """Frames of a replica that count as one, for the helix content."""
+    """Frames of a replica that count as one, for the slower of helix content and left-handed residues."""
 
 
-def remembered(series: np.ndarray) -> float:
-    """Return the mean statistical inefficiency of replicas (n_replicas, n_frames)."""
-    return float(np.mean([statistical_inefficiency(one) for one in series]))
+def remembered(values: np.ndarray) -> float:
+    """Return the mean statistical inefficiency of replicas (n_replicas, n_frames, 6), of the slower of two columns."""
+    return max(float(np.mean([statistical_inefficiency(one) for one in values[..., k]])) for k in (HELIX, LEFT))
 
 
 def run_one(n: int, start: str, temperatures: np.ndarray, settings: Settings) -> Outcome:
@@ -169,14 +178,14 @@ def run_one(n: int, start: str, temperatures: np.ndarray, settings: Settings) ->
                 frames = mdtraj.load(str(folder / f"replica-{r:02d}/trajectory.dcd"), top=str(folder / "topology.pdb"))
             values.append(measure(frames))
             rows.append(run.frames_of(r)[0])
-        calls, dropped = int(run.move_counts[..., 2].sum()), 1.0 - float(np.nanmean(run.move_acceptance))
+        calls, dropped = int(run.move_counts[..., 2].sum()), 1.0 - float(np.nanmean(run.move_acceptance[:, 0]))
         every, shape = np.concatenate(rows), (len(temperatures), run.frames)
     order = np.lexsort((every["iteration"], every["level"])).reshape(shape)  # by level, then by time
     every, kept, late = every[order], np.concatenate(values)[order], slice(shape[1] // 5, None)
     metric = every["fixman"] / (BOLTZMANN * every["temperature"])
     return Outcome(
         kept[:, late], every["potential"][:, late], metric[:, late], run.acceptance, run.round_trips, calls, dropped,
-        remembered(np.array(values)[:, late, 0]),
+        remembered(np.array(values)[:, late]),
     )  # fmt: skip
 
 
@@ -234,7 +243,7 @@ def run_openmm(n: int, start: str, temperatures: np.ndarray, settings: Settings)
     pieces = [_read_piece(file, topology) for file in files]
     values, energies, walk = (np.concatenate(part) for part in zip(*pieces, strict=True))
     calls = done * count * (sampler.stepsPerIteration + 1)  # one more for the energy
-    late, memory = slice(done // 5, None), remembered(values[done // 5 :, :, 0].T)
+    late, memory = slice(done // 5, None), remembered(values[done // 5 :].transpose(1, 0, 2))
     order = np.argsort(walk, axis=1)  # (iterations, levels): the replica at every level
     values = np.take_along_axis(values, order[..., None], axis=1).transpose(1, 0, 2)
     energies = np.take_along_axis(energies, order, axis=1).T
@@ -271,7 +280,7 @@ def _make_piece(sampler: app.ReplicaExchangeSampler, folder: Path, number: int, 
 
 
 def _read_piece(file: Path, topology: mdtraj.Topology) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return what was measured (iterations, replicas, 5), energies and levels (iterations, replicas)."""
+    """Return what was measured (iterations, replicas, 6), energies and levels (iterations, replicas)."""
     with np.load(file) as piece:
         x, energies, walk = piece["positions"], piece["energies"], piece["walk"]
     frames = mdtraj.Trajectory(x.reshape(-1, *x.shape[2:]), topology)
@@ -282,10 +291,11 @@ def _read_piece(file: Path, topology: mdtraj.Topology) -> tuple[np.ndarray, np.n
 
 
 def measure(frames: mdtraj.Trajectory) -> np.ndarray:
-    """Return helix content, hydrogen bonds, radius of gyration, and counts of Lifson and Roig, (n_frames, 5)."""
-    counts = count_weights(helical_residues(frames)[0])
+    """Return `COLUMNS` (n_frames, 6): n_w and n_v count weights of Lifson and Roig; left-handed is phi >= 0."""
+    phi, psi, _ = backbone_torsions(frames)
+    counts, left = count_weights(is_helical(phi, psi)), (phi >= 0.0).mean(axis=1)
     content, bonds = ptd.helix_content(frames).values, ptd.hydrogen_bonds(frames).values
-    return np.column_stack([content, bonds, ptd.radius_of_gyration(frames).values, counts])
+    return np.column_stack([content, bonds, ptd.radius_of_gyration(frames).values, counts, left])
 
 
 def lifson_roig(n: int, curve: Curve) -> tuple[np.ndarray, np.ndarray]:
@@ -365,15 +375,17 @@ def report(study: Study, engine: str) -> None:
     length = min(run.energies.shape[1] for run in runs.values())
     print(f"\nAla{study.n}, {engine}: {length} frames per temperature and start; energy calls: "
           + ", ".join(f"{run.calls:,} from {name}" for name, run in runs.items()))  # fmt: skip
-    print("  T (K)  helix      from helix  from strand  apart  R-hat  direct     H bonds    Rg (nm)     w          v")
+    print("  T (K)  helix      from helix  from strand  apart  R-hat  direct     left       H bonds    Rg (nm)     w"
+          "          v")  # fmt: skip
     for k, T in enumerate(study.temperatures):
         w, v = np.exp(study.fit[k])
         direct = np.mean([run.values[k, :, 0].mean() for run in runs.values()])
-        cells = [with_error(curve.mean[k, i], curve.error[k, i]) for i in range(3)]
+        cells = [with_error(curve.mean[k, i], curve.error[k, i]) for i in (HELIX, LEFT, 1, 2)]
         starts = [with_error(one.mean[k, 0], one.error[k, 0]) for one in study.starts.values()]
         weights = [with_error(w, w * study.fit_error[k, 0]), with_error(v, v * study.fit_error[k, 1])]
+        columns = f"{cells[1]:<9}  {cells[2]:<9}  {cells[3]:<10}  {weights[0]:<9}  {weights[1]}"
         print(f"  {T:5.1f}  {cells[0]:<9}  {starts[0]:<10}  {starts[1]:<11}  {spread[k]:5.1f}  {study.mixing[k]:5.2f}  "
-              f"{direct:<9.3f}  {cells[1]:<9}  {cells[2]:<10}  {weights[0]:<9}  {weights[1]}")  # fmt: skip
+              f"{direct:<9.3f}  {columns}")  # fmt: skip
     for name, run in runs.items():
         rates = " ".join(f"{rate:.2f}" for rate in run.acceptance)
         trips = f"round trips per replica {run.round_trips.mean():.1f} (least {run.round_trips.min()})"
@@ -482,6 +494,7 @@ def main(arguments: list[str] | None = None) -> None:
         choices=["CPU", "Reference"],
         help="Reference has no threads of its own: up to Ala5, or where many processes share few cores",
     )
+    parser.add_argument("--pivots", type=int, default=0, help="pivot moves between exchanges (default: 0)")
     parser.add_argument("--workers", type=int, help="processes (default: one per core)")
     parser.add_argument("--scheduler", metavar="ADDRESS", help="of dask; its workers are used")
     parser.add_argument("--fixman", action="store_true", help="draw the curves without the Fixman potential, too")
@@ -496,7 +509,7 @@ def main(arguments: list[str] | None = None) -> None:
     timestep = options.timestep or PRESETS[options.preset].langevin
     settings = Settings(
         options.folder / options.preset, options.preset, timestep, options.tmin, options.tmax, options.iterations,
-        options.pilot, backend, options.workers, platform=options.platform,
+        options.pilot, backend, options.workers, platform=options.platform, pivots=options.pivots,
     )  # fmt: skip
     if options.quick:
         lengths, settings.iterations, settings.sweeps, settings.pilot, settings.backend = [4], 50, 1, 12, "serial"
