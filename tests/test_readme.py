@@ -17,7 +17,13 @@ def blocks(page: Path, language: str) -> list[str]:
     return re.findall(rf"^```{language}\n(.*?)^```", page.read_text(), flags=re.M | re.S)
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
+LONG = ("recipes.md",)
+"""Pages whose examples take half a minute."""
+
+
+@pytest.mark.parametrize(
+    "page", [pytest.param(p, marks=pytest.mark.slow) if p.name in LONG else p for p in PAGES], ids=lambda p: p.name
+)
 def test_python_blocks_run(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "data").symlink_to(ROOT / "data")

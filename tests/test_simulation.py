@@ -307,6 +307,7 @@ def test_an_interrupted_step_is_undone(alanine, kind, error):
     assert whole.integrator.counters == cut.integrator.counters
 
 
+@pytest.mark.slow
 def test_explicit_water_with_pme(alanine, tmp_path):
     """Waters are rigid bodies, the ion is a point; a checkpoint continues in the same box."""
     structure, _ = alanine

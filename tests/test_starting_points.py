@@ -123,6 +123,7 @@ def test_any_frame_of_a_run_or_a_trajectory(tmp_path, first):
                 prepare_structure(chosen(start, file=file, frame=number))
 
 
+@pytest.mark.slow
 def test_a_box_of_water_goes_on_in_its_box(tmp_path):
     folder = tmp_path / "wet"
     options = {"solvent": "tip3p", "padding": 0.4, "cutoff": 0.8, "relax": False}

@@ -103,6 +103,7 @@ def check_sites(frames, n):
     assert np.linalg.norm(atoms[:, :, 1] - atoms[:, :, 0], axis=2) == pytest.approx(0.0872433, abs=1e-5)
 
 
+@pytest.mark.slow
 def test_runs_resume_and_start_again(water_file, tmp_path):
     """Frames hold the sites; a run continues from them; from the last frame another water model goes on."""
     folder = tmp_path / "opc"
@@ -124,6 +125,7 @@ def test_runs_resume_and_start_again(water_file, tmp_path):
     assert mdtraj.load(tmp_path / "tip3p" / "trajectory.dcd", top=tmp_path / "tip3p" / "topology.pdb").n_atoms == 3 * n
 
 
+@pytest.mark.slow
 def test_replicas(water_file, tmp_path):
     folder = tmp_path / "ladder"
     length = ["--replicas", "2", "--tmax", "290", "--iterations", "2", "--interval", "2", "--warm-up", "0"]
