@@ -385,6 +385,7 @@ def test_kinetic_metric(capsys, tmp_path, monkeypatch):
     assert set(flexible["temperature"]) == {"all", "torsions", "phases", "angles", "bonds"}
 
 
+@pytest.mark.slow
 def test_configurational_temperature():
     """Coordinates drawn from the exact distribution of one stiff bond length and angle give the temperature back."""
     structure = build_peptide("A")

@@ -16,8 +16,8 @@ from peptidyn.core.errors import ArgumentError
 EXAMPLES = Path(__file__).parents[1] / "examples"
 NAMES = sorted(path.name for path in EXAMPLES.glob("*.py"))
 LONG = {
-    "folding.py", "freeze_domain.py", "gibbs_alanine.py", "polyalanine_helix.py", "polyalanine_size.py",
-    "solver_shootout.py",
+    "folding.py", "freeze_domain.py", "gibbs_alanine.py", "kinetic_metric.py", "polyalanine_helix.py",
+    "polyalanine_size.py", "solver_shootout.py",
 }  # fmt: skip
 """Those that take more than a few seconds with --quick, most of it to compile kernels."""
 

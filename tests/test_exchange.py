@@ -227,6 +227,7 @@ def _die(shared, number):
     os.kill(os.getpid(), 9)
 
 
+@pytest.mark.slow
 def test_tasks_of_a_killed_process_run_again(tmp_path):
     backend = ProcessBackend(2)
     try:

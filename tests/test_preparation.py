@@ -49,6 +49,7 @@ def test_a_box_of_water_is_added():
     assert np.allclose(np.diff(once.positions[:22], axis=0), np.diff(peptide.positions, axis=0))
 
 
+@pytest.mark.slow
 def test_a_full_box_is_used_and_a_crystal_is_not():
     file = str(OPENMM_DATA / "test.pdb")  # villin in water
     own = prepare_structure(RunSettings(file=file, solvent="tip3p"))

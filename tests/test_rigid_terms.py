@@ -38,7 +38,9 @@ def count_terms(system):
     }
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.slow) if name == "charmm" else name for name in MODELS]
+)
 def test_energies_and_torques_stay(name):
     soft, forcefield, make = MODELS[name]
     structure = make()

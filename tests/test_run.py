@@ -152,6 +152,7 @@ def test_missing_hydrogens_are_added(tmp_path):
     assert prepared.n_atoms == structure.n_atoms and not prepared.missing_hydrogens
 
 
+@pytest.mark.slow
 def test_implicit_solvent_leaves_waters_out():
     with pytest.raises(ArgumentError, match="water only"):
         prepare_structure(RunSettings(file=str(OPENMM_DATA / "tip3p.pdb")))
