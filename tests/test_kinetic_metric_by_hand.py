@@ -113,6 +113,18 @@ def test_hydrogens_that_meet_and_light_rotors_get_inertia(timestep):
     assert (light > 0.0).any() or timestep < 0.01
 
 
+def test_a_light_rotor_gets_what_it_lacks():
+    """Butane, at a temperature where its torsion would turn 0.4 rad per step: four times its inertia makes that 0.2."""
+    tree, timestep = butane.make_tree(), 0.02
+    dof = tree.coordinate_dof[0]
+    own = 1.0 / np.linalg.inv(mass_matrix(tree, tree.reference))[dof, dof]
+    hot = (0.4 / timestep) ** 2 * own / BOLTZMANN
+    found = ptd.joint_inertia(tree, butane.make_system(), timestep, temperature=hot)
+    assert found == pytest.approx([3.0 * own], rel=1e-6)
+    cold = ptd.joint_inertia(tree, butane.make_system(), timestep, temperature=0.2 * hot)
+    assert cold.tolist() == [0.0]  # its own is enough
+
+
 def test_terms_of_virtual_sites_count_once():
     """A spring from atom 0 to a site that lies on atom 3, to which OpenMM hands its force."""
     topology, system = butane.make_topology(), coupled_butane()
