@@ -95,6 +95,8 @@ def test_tries_are_proposals_of_their_own():
     assert move.settings["tries"] == 3 == ptd.PivotMove(tries=3).settings["tries"]
     walker.rng = Script((), [place, refused] * 2, [0.0] * 2)
     assert not ptd.TorsionMove(turn=60, tries=2).apply(walker)
+    walker.rng = Script((), [place, kept, place, 1.0], [0.0] * 2)
+    assert ptd.TorsionMove(turn=60, tries=2).apply(walker) and walker.rng.used_up  # the first of two
     with pytest.raises(ArgumentError, match="TorsionMove has 0 tries"):
         ptd.TorsionMove(tries=0)
 
