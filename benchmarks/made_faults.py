@@ -34,8 +34,7 @@ def made_faults(text: str) -> list[tuple[str, str, str]]:
     found = []
     for node, what, new in _changes(ast.parse(text)):
         begin, end = places.span(node)
-        old = text[begin:end]
-        if old == new:
+        if text[begin:end] == new:
             continue
         first, last = text.rfind("\n", 0, begin) + 1, text.find("\n", end)
         last = len(text) if last < 0 else last
@@ -83,10 +82,10 @@ def _statement(statement: ast.stmt) -> Iterator[tuple[ast.AST, str, str]]:
             yield from _statement(other)
         return
     targets = statement.targets if isinstance(statement, ast.Assign) else []
-    kept = any(isinstance(target, ast.Attribute | ast.Subscript) for target in targets)
-    if kept or isinstance(statement, ast.AugAssign) or (isinstance(statement, ast.Expr)):
-        if not isinstance(statement, ast.Expr) or isinstance(statement.value, ast.Call):
-            yield statement, "left out", "pass"
+    stored = any(isinstance(target, ast.Attribute | ast.Subscript) for target in targets)
+    called = isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call)
+    if stored or called or isinstance(statement, ast.AugAssign):
+        yield statement, "left out", "pass"
     for name, value in ast.iter_fields(statement):
         for child in value if isinstance(value, list) else [value]:
             if isinstance(child, ast.stmt):
@@ -98,10 +97,12 @@ def _statement(statement: ast.stmt) -> Iterator[tuple[ast.AST, str, str]]:
 
 
 def _is_shown(node: ast.expr) -> bool:
-    if not isinstance(node, ast.Call):
-        return False
-    name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
-    return name in SHOWN or name.endswith("Error")
+    return isinstance(node, ast.Call) and (_name_of(node) in SHOWN or _name_of(node).endswith("Error"))
+
+
+def _name_of(call: ast.Call) -> str:
+    """Return the last part of the name of what is called."""
+    return call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
 
 
 def _expression(node: ast.expr) -> Iterator[tuple[ast.AST, str, str]]:
@@ -128,12 +129,10 @@ def _expression(node: ast.expr) -> Iterator[tuple[ast.AST, str, str]]:
         yield node, "one more", str(node.value + 1)
     elif isinstance(node, ast.Constant) and isinstance(node.value, float):
         yield node, "twice", repr(2.0 * node.value if node.value else 1.0)
-    elif isinstance(node, ast.Call):
-        name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
-        if name in TWINS and isinstance(node.func, ast.Attribute):
-            yield node.func, TWINS[name], f"({ast.unparse(node.func.value)}).{TWINS[name]}"
-        elif name in TWINS:
-            yield node.func, TWINS[name], TWINS[name]
+    elif isinstance(node, ast.Call) and _name_of(node) in TWINS:
+        twin = TWINS[_name_of(node)]
+        owner = f"({ast.unparse(node.func.value)})." if isinstance(node.func, ast.Attribute) else ""
+        yield node.func, twin, owner + twin
     for child in ast.iter_child_nodes(node):
         if isinstance(child, ast.expr):
             yield from _expression(child)

@@ -134,10 +134,10 @@ def make_faults(count: int, seed: int, only: str | None = None) -> list[Fault]:
     pool = {}
     for file, known in rooms.items():
         own = f"tests/test_{Path(file).name}"
-        tests = tuple(dict.fromkeys([*(test for fault in known for test in fault.tests), own]))
-        if not (ROOT / own).exists():
-            tests = tests[:-1]
-        tests = tuple(test for test in tests if "::" not in test or test.partition("::")[0] not in tests)
+        every = dict.fromkeys(test for fault in known for test in fault.tests)
+        if (ROOT / own).exists():
+            every[own] = None
+        tests = tuple(test for test in every if "::" not in test or test.partition("::")[0] not in every)
         compiled, text = all(fault.compiled for fault in known), (ROOT / file).read_text(encoding="utf-8")
         pool[file] = [Fault(what, file, old, new, tests, compiled) for what, old, new in made_faults(text)]
     rng, drawn = random.Random(seed), set()

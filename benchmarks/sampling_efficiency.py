@@ -497,8 +497,7 @@ def _rounds(
             for label, method in methods.items():
                 key = {**asdict(method), "molecule": name, "temperature": molecule.temperature, "length": STEPS,
                        "record": RECORD}  # fmt: skip
-                for unused in ("evaluations",) if method.pivots else ("evaluations", "pivots"):
-                    del key[unused]
+                del key["evaluations"]
                 trials = max(40, int(min(1.0, SIZES[size][1]) * molecule.trials))
                 if label not in steps:
                     steps[label] = [method.timestep or 0.004]
