@@ -1,4 +1,7 @@
-"""Joint inertias by hand: a_i = sqrt(k_i) sum_j |k_ij| / sqrt(k_j) (T / 2 pi)^2, with curvatures k by differences."""
+"""Joint inertias by hand: a_i = sum_j |k_ij| sqrt(s_i / s_j) (T / 2 pi)^2, with curvatures k by differences.
+
+The scale s_i is the curvature k_i, unless couplings or a lower bound ask for more.
+"""
 
 from __future__ import annotations
 
@@ -8,11 +11,12 @@ import butane
 import numpy as np
 import openmm
 import pytest
+from scipy.sparse import csr_array
 
 import peptidyn as ptd
 from peptidyn.core.errors import ArgumentError
 from peptidyn.core.units import BOLTZMANN
-from peptidyn.engine.kinetic_metric import metropolis_steps
+from peptidyn.engine.kinetic_metric import metropolis_steps, stiffness_bound
 from peptidyn.engine.stiffness import measure_stiffness
 from peptidyn.solvers.dense import mass_matrix
 
@@ -71,6 +75,49 @@ def test_stiff_coordinates_get_the_period_that_was_asked_for(steps_per_period):
     assert found[stiff] == pytest.approx(bound * (steps_per_period * timestep / (2 * np.pi)) ** 2, rel=2e-3)
 
 
+def test_scales_of_coupled_coordinates():
+    """Three coordinates with curvatures 900, 16 and 0.
+
+    Couplings: 40 between the first two, less than sqrt(900 * 16), and 30 of the last with both: its scale is the larger
+    of 30^2 / 900 and 30^2 / 30. Then the first has 900 + 40 sqrt(900/30) + 30 sqrt(900/30), with 30^2 / 30 for the
+    second, too.
+    """
+    K = np.array([[900.0, 40.0, -30.0], [40.0, 16.0, 30.0], [-30.0, 30.0, 0.0]])
+    r = np.sqrt(30.0)
+    expected = [900.0 + 70.0 * r, 16.0 + 40.0 / r + 30.0, 30.0 / r + 30.0]
+    assert stiffness_bound(csr_array(K)) == pytest.approx(expected, rel=1e-12)
+
+
+def test_a_coordinate_without_curvature_leaves_its_neighbours_as_they_are():
+    """A methyl without a barrier has no curvature, and couplings of rounding errors alone."""
+    K = np.array([[3e5, 1e-7, 0.0], [1e-7, 0.0, 1e-8], [0.0, 1e-8, 500.0]])
+    assert stiffness_bound(csr_array(K)) == pytest.approx([3e5, 0.0, 500.0], rel=1e-6, abs=1e-6)
+    assert stiffness_bound(csr_array(np.zeros((2, 2)))).tolist() == [0.0, 0.0]
+
+
+def test_no_motion_is_stiffer_than_the_bound():
+    """Curvatures from 1e-3 to 1e5 with couplings of any size: diag(d) - K has no negative eigenvalue."""
+    rng = np.random.default_rng(3)
+    for n in (2, 5, 30):
+        root = 10.0 ** rng.uniform(-1.5, 2.5, n)
+        K = np.outer(root, root) * rng.normal(size=(n, n))
+        K = K + K.T
+        bound = stiffness_bound(csr_array(K))
+        assert np.linalg.eigvalsh((np.diag(bound) - K) / np.sqrt(np.outer(bound, bound))).min() > -1e-12
+        assert (bound >= np.abs(np.diag(K)) * (1 - 1e-12)).all()
+
+
+@pytest.mark.parametrize("make", [lambda: ptd.build_peptide("APPGPA"), lambda: ptd.build_peptide("GYDPETGTWG")])
+def test_no_inertia_is_out_of_proportion(make):
+    """Nothing weighs more than 40 times what its own curvature asks for, or a torsion of 500 kJ/mol/rad^2."""
+    structure = make()
+    system = ptd.make_system(structure.topology, solvent="vacuum")
+    tree = ptd.build_tree(ptd.Structure.from_openmm(structure.topology, system, structure.positions), "all")
+    square = (8.0 * 0.016 / (2.0 * np.pi)) ** 2
+    own = np.abs(measure_stiffness(tree, system).diagonal()) * square
+    assert (ptd.joint_inertia(tree, system, 0.016) <= 40.0 * np.maximum(own, 500.0 * square)).all()
+
+
 def test_steps_per_period_of_metropolised_steps_grow_as_the_sixth_root():
     few, many = (metropolis_steps(SimpleNamespace(n_coordinates=n)) for n in (1, 64))
     assert few == pytest.approx(7.5) and many == pytest.approx(15.0)
@@ -96,8 +143,7 @@ def test_hydrogens_that_meet_and_light_rotors_get_inertia(timestep):
     tree = ptd.build_tree(ptd.Structure.from_openmm(structure.topology, system, structure.positions), "all")
     found = ptd.joint_inertia(tree, system, timestep)
     K, square = np.abs(measure_stiffness(tree, system).toarray()), (8.0 * timestep / (2.0 * np.pi)) ** 2
-    root = np.sqrt(np.maximum(np.diag(K), 1e-300))
-    wanted = root * (K / root[None, :]).sum(axis=1) * square
+    wanted = stiffness_bound(csr_array(K)) * square
     rotors = tree.torsion_index
     methyl = np.array([tree.coordinates[i].kind == "methyl" for i in rotors])
     assert methyl.sum() == 3 and (wanted[rotors][methyl] < 500.0 * square).all()

@@ -4,12 +4,15 @@ With the Fixman potential the sampled distribution does not depend on the kineti
 get an inertia a of its own. A coordinate with the curvature k gets the inertia with which it oscillates with the period
 T = `steps_per_period` time steps:
 
-    a_i = k_i / w^2 * sum over j of |k_ij| / sqrt(k_i k_j),      w = 2 pi / T .
+    a_i = sum over j of |k_ij| sqrt(s_i / s_j) / w^2,      w = 2 pi / T .
 
-The sum, 1 without couplings, bounds the frequency of every coupled motion by w (Gershgorin). Torsions that are slow
-enough by the masses they turn get none, which are phi, psi and chi at all usual steps; light rotors, such as methyls,
-that would turn far in one step are slowed down to a fixed angle per step. Rotors of hydrogens are slowed for the
-contacts of their atoms too, which no bonded term knows.
+With any positive scales s this bounds the frequency of every coupled motion by w (Gershgorin). The scale of a coordinate
+is its own curvature, so that couplings add little to the k_i that it needs alone. Where there is hardly any curvature,
+as for a methyl without a barrier, that would make its neighbours immovable: `_scales` has a lower bound.
+
+Torsions that are slow enough by the masses they turn get none, which are phi, psi and chi at all usual steps; light
+rotors, such as methyls, that would turn far in one step are slowed down to a fixed angle per step. Rotors of hydrogens
+are slowed for the contacts of their atoms too, which no bonded term knows.
 """
 
 from __future__ import annotations
@@ -48,6 +51,9 @@ rotors are at large steps; the step is refused if one would turn farther than th
 HYDROGEN_ROTORS, CONTACT = ("methyl", "polar"), 500.0
 """Rotors that carry hydrogens only, and the curvature (kJ/mol/rad^2) they are slowed for at least. Where atoms are
 packed, contacts are stiffer than the bonded terms of such a rotor: it gains speed in collisions, and steps fail."""
+
+SOFTEST = 10.0
+"""Smallest scale of a coordinate (kJ/mol per rad^2 or nm^2): about the curvature of a torsion's barrier."""
 
 COLUMNS = 256
 """Right-hand sides that are solved at a time."""
@@ -90,15 +96,11 @@ def joint_inertia(
         raise ArgumentError(f"the time step is {h:g} ps, expected a positive time")
     kT = BOLTZMANN * check_temperature(temperature)
     _check_waters(tree, h)
-    stiffness = measure_stiffness(tree, system)
-    k = np.abs(stiffness.diagonal())
-    scale = np.sqrt(np.maximum(k, 1e-300))
-    coupled = np.asarray((abs(stiffness) / scale[None, :]).sum(axis=1)).ravel() * scale
-    inertia = coupled * (steps_per_period * h / (2.0 * np.pi)) ** 2
+    inertia = stiffness_bound(measure_stiffness(tree, system)) * (steps_per_period * h / (2.0 * np.pi)) ** 2
     rotors = tree.torsion_index
     hydrogens = [i for i in rotors.tolist() if tree.coordinates[i].kind in HYDROGEN_ROTORS]
     inertia[hydrogens] = np.maximum(inertia[hydrogens], CONTACT * (steps_per_period * h / (2.0 * np.pi)) ** 2)
-    own = effective_inertia(tree.with_joint_inertia(np.where(np.isin(np.arange(len(k)), rotors), 0.0, inertia)), rotors)
+    own = effective_inertia(tree.with_joint_inertia(np.where(np.isin(np.arange(len(inertia)), rotors), 0.0, inertia)), rotors)
     turn = h * np.sqrt(kT / own)
     if len(turn) and turn.max() > LARGEST_TURN:
         raise ArgumentError(
@@ -109,6 +111,32 @@ def joint_inertia(
     light = np.maximum(kT * (h / THERMAL_TURN) ** 2 - own, 0.0)
     inertia[rotors] = np.maximum(np.where(inertia[rotors] > own, inertia[rotors], 0.0), light)
     return inertia
+
+
+def stiffness_bound(stiffness: Any) -> np.ndarray:
+    """Return d (n,) such that diag(d) - K has no negative eigenvalue, for second derivatives K (n, n), sparse.
+
+    d_i = sum over j of |k_ij| sqrt(s_i / s_j), about |k_ii| where couplings are weak.
+    """
+    entries = abs(stiffness).tocoo()
+    scale = _scales(entries)
+    row, column = entries.coords
+    return np.bincount(row, entries.data * np.sqrt(scale[row] / scale[column]), minlength=len(scale))
+
+
+def _scales(entries: Any) -> np.ndarray:
+    """Return the scale s (n,) of every coordinate: its |k_ii|, or more where that is small beside its couplings.
+
+    If K has no negative eigenvalue, k_ij^2 <= k_i k_j. Where it has, s_i >= k_ij^2 / max(|k_j|, |k_ij|) keeps what one
+    coupling adds to d_j below |k_j|, or |k_ij|.
+    """
+    row, column = entries.coords
+    k = entries.diagonal()
+    scale = np.full(len(k), SOFTEST)
+    some = entries.data > 0.0
+    row, column, size = row[some], column[some], entries.data[some]
+    np.maximum.at(scale, row, size * size / np.maximum(k[column], size))
+    return scale
 
 
 def effective_inertia(tree: TreeModel, coordinates: np.ndarray) -> np.ndarray:
