@@ -1,8 +1,8 @@
 """Helix-coil transition of polyalanine: replica exchange from helix and from strand, analysed by MBAR.
 
     python examples/polyalanine_helix.py [--lengths 5,10,15,20] [--preset flexible] [--iterations 2000] [--workers 2]
-        [--scheduler ADDRESS] [--engine both] [--folder helix-coil] [--pivots 100] [--fixman] [--quick]
-        [-o polyalanine_helix.png]
+        [--scheduler ADDRESS] [--engine both] [--hot 700] [--folder helix-coil] [--pivots 100] [--every 100] [--fixman]
+        [--quick] [-o polyalanine_helix.png]
 
 Capped Ala_n in implicit solvent (amber14, OBC2). For every length a short pilot chooses temperatures, so that a quarter
 of the exchanges between neighbours are accepted. Then two runs follow, one in which all replicas start as helix and one
@@ -13,10 +13,12 @@ beside them: their difference in standard errors, R-hat, and round trips of the 
 
 `--engine openmm` makes the same two runs with OpenMM alone: its ReplicaExchangeSampler and LangevinMiddleIntegrator at
 4 fs, bonds of hydrogens constrained, hydrogens of 3 Da, the same temperatures and as many steps between exchanges, so
-as many energy calls. `--engine both` makes all four, and compares.
+as many energy calls. `--engine both` makes all four, and compares. Dynamics alone turns phi to its left-handed side and
+back so rarely that OpenMM's replicas know for long how they started; `--hot T` gives them further temperatures up to T,
+at which that is quicker. Its two runs are made side by side.
 
-`--pivots N` adds N pivot moves to the 100 time steps between exchanges, each accepted by its energy and counted as an
-energy call: turns of the chain about one phi or psi by any angle.
+`--pivots N` adds N pivot moves to the time steps between exchanges (100, or `--every`), each accepted by its energy and
+counted as an energy call: turns of the chain about one phi or psi by any angle.
 
 `--preset torsions` is the rigid model; with `--fixman` its curves without the Fixman potential, by weights of the same
 frames, stand beside those with it. Everything is kept in the folder: the same command goes on where it was stopped, and
@@ -25,7 +27,9 @@ frames, stand beside those with it. Everything is kept in the folder: the same c
 
 import argparse
 import random
-from dataclasses import dataclass
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, replace
+from multiprocessing import get_context
 from pathlib import Path
 
 import mdtraj
@@ -40,6 +44,7 @@ from peptidyn.analysis.melting import Curve, boltzmann_slopes, heat_capacity, me
 from peptidyn.analysis.observables import backbone_torsions, is_helical
 from peptidyn.analysis.plots import new_figure, save_figure
 from peptidyn.core.errors import ArgumentError
+from peptidyn.core.one_core import OneCore
 from peptidyn.core.progress import Progress
 from peptidyn.core.statistics import r_hat, statistical_inefficiency
 from peptidyn.core.units import BOLTZMANN
@@ -81,6 +86,8 @@ class Settings:
     platform: str = "CPU"
     pivots: int = 0
     """Between exchanges."""
+    hot: float = 0.0
+    """Up to which OpenMM's temperatures go on, K; 0 if they are the others' own."""
 
     @property
     def properties(self) -> dict[str, str]:
@@ -167,6 +174,11 @@ def remembered(values: np.ndarray) -> float:
     return max(float(np.mean([statistical_inefficiency(one) for one in values[..., k]])) for k in (HELIX, LEFT))
 
 
+def run_peptidyn(n: int, temperatures: np.ndarray, settings: Settings) -> dict[str, Outcome]:
+    """Run, or continue, both starts and measure their frames."""
+    return {start: run_one(n, start, temperatures, settings) for start in STARTS}
+
+
 def run_one(n: int, start: str, temperatures: np.ndarray, settings: Settings) -> Outcome:
     """Run, or continue, one start and measure its frames."""
     folder = settings.folder / f"ala{n}-{start}"
@@ -222,9 +234,23 @@ def make_sampler(n: int, start: str, temperatures: np.ndarray, settings: Setting
     return app.ReplicaExchangeSampler(states, simulation, settings.sweeps * STEPS)
 
 
-def run_openmm(n: int, start: str, temperatures: np.ndarray, settings: Settings) -> Outcome:
-    """Run, or continue, one start with OpenMM, in pieces that are files, and measure its frames."""
-    folder, count = settings.folder.parent / "openmm" / f"ala{n}-{start}", len(temperatures)
+def hotter(temperatures: np.ndarray, hot: float) -> np.ndarray:
+    """Return the temperatures and further ones up to `hot`, which lie about as close as the last two."""
+    last, ratio = temperatures[-1], temperatures[-1] / temperatures[-2]
+    if hot <= last:
+        return temperatures
+    steps = max(1, round(np.log(hot / last) / np.log(ratio)))
+    return np.append(temperatures, ptd.geometric_temperatures(last, hot, steps + 1)[1:])
+
+
+def openmm_folder(n: int, start: str, settings: Settings) -> Path:
+    """Return where one start with OpenMM is kept; runs with other temperatures are other runs."""
+    return settings.folder.parent / (f"openmm-{settings.hot:g}K" if settings.hot else "openmm") / f"ala{n}-{start}"
+
+
+def extend_openmm(n: int, start: str, temperatures: np.ndarray, settings: Settings) -> None:
+    """Run, or continue, one start with OpenMM, in pieces that are files."""
+    folder = openmm_folder(n, start, settings)
     folder.mkdir(parents=True, exist_ok=True)
     sampler = make_sampler(n, start, temperatures, settings)
     files = sorted(folder.glob("piece-*.npz"))
@@ -234,15 +260,34 @@ def run_openmm(n: int, start: str, temperatures: np.ndarray, settings: Settings)
             sampler.replicaStateIndex = last["next"].tolist()
             sampler._previousReplicaStateIndex = last["walk"][-1].tolist()
     done = len(files) * PIECE
-    with Progress(max(0, settings.iterations - done), f"OpenMM, Ala{n} from {start}", "iterations") as bar:
+    with Progress(max(0, settings.iterations - done), f"OpenMM, Ala{n} from {start}", "iterations") as bar, \
+            OneCore(settings.platform == "CPU") as core:  # fmt: skip
         while done < settings.iterations:
-            files.append(_make_piece(sampler, folder, len(files), seed_of(n, start)))
+            _make_piece(sampler, folder, done // PIECE, seed_of(n, start))
             done += PIECE
             bar.advance(PIECE)
-    topology = mdtraj.Topology.from_openmm(sampler.simulation.topology)
-    pieces = [_read_piece(file, topology) for file in files]
+            core.look()
+
+
+def run_openmm(n: int, temperatures: np.ndarray, settings: Settings) -> dict[str, Outcome]:
+    """Run, or continue, both starts with OpenMM and measure their frames."""
+    jobs = [(n, start, temperatures, replace(settings, backend=None)) for start in STARTS]
+    if settings.backend == "serial":
+        for job in jobs:
+            extend_openmm(*job)
+    else:
+        with ProcessPoolExecutor(len(jobs), get_context("spawn")) as pool:
+            list(pool.map(extend_openmm, *zip(*jobs, strict=True)))
+    return {start: measure_openmm(n, start, temperatures, settings) for start in STARTS}
+
+
+def measure_openmm(n: int, start: str, temperatures: np.ndarray, settings: Settings) -> Outcome:
+    """Measure the frames of one start with OpenMM."""
+    topology, count = mdtraj.Topology.from_openmm(prepare(n, start)[0]), len(temperatures)
+    pieces = [_read_piece(file, topology) for file in sorted(openmm_folder(n, start, settings).glob("piece-*.npz"))]
     values, energies, walk = (np.concatenate(part) for part in zip(*pieces, strict=True))
-    calls = done * count * (sampler.stepsPerIteration + 1)  # one more for the energy
+    done = len(values)
+    calls = done * count * (settings.sweeps * STEPS + 1)  # one more for the energy
     late, memory = slice(done // 5, None), remembered(values[done // 5 :].transpose(1, 0, 2))
     order = np.argsort(walk, axis=1)  # (iterations, levels): the replica at every level
     values = np.take_along_axis(values, order[..., None], axis=1).transpose(1, 0, 2)
@@ -343,8 +388,9 @@ class Study:
 
 
 def apart(a: Curve, b: Curve) -> np.ndarray:
-    """Return the difference of two helix contents at every temperature, in standard errors."""
-    return np.abs(a.mean[:, 0] - b.mean[:, 0]) / np.hypot(a.error[:, 0], b.error[:, 0])
+    """Return the difference of two helix contents at every temperature of `a`, in standard errors; `b` may go on."""
+    n = len(a.mean)
+    return np.abs(a.mean[:, 0] - b.mean[:n, 0]) / np.hypot(a.error[:, 0], b.error[:n, 0])
 
 
 def analyse(n: int, temperatures: np.ndarray, runs: dict[str, Outcome], fixman: bool) -> Study:
@@ -429,7 +475,8 @@ def compare(ours: Study, theirs: Study) -> None:
         print(f"  {T:5.1f}  {cells[0]:<9}  {cells[1]:<9}  {spread[k]:5.1f}")
     calls = [sum(run.calls for run in one.runs.values()) for one in (ours, theirs)]
     trips = [np.mean([run.round_trips.mean() for run in one.runs.values()]) for one in (ours, theirs)]
-    ratio = float(np.median((theirs.curve.error[:, 0] / ours.curve.error[:, 0]) ** 2)) * calls[1] / calls[0]
+    theirs_error = theirs.curve.error[: len(ours.temperatures), 0]
+    ratio = float(np.median((theirs_error / ours.curve.error[:, 0]) ** 2)) * calls[1] / calls[0]
     print(f"  energy calls {calls[0]:,} and {calls[1]:,}; round trips per replica {trips[0]:.1f} and {trips[1]:.1f}; "
           f"calls for the same error, relative to peptidyn: {ratio:.1f}")  # fmt: skip
 
@@ -453,9 +500,9 @@ def draw(studies: list[Study], openmm_curves: dict[int, Curve], title: str, path
             axes[1, 2].plot(running, "-" if name == "helix" else "--", color=colour,
                             label=f"{label} from {name}, {trips} round trips")  # fmt: skip
         if study.n in openmm_curves:
-            theirs = openmm_curves[study.n]
-            axes[0, 0].errorbar(theirs.temperatures, theirs.mean[:, 0], theirs.error[:, 0], fmt="o", color=colour,
-                                mfc="white", capsize=2, markersize=5, label=f"{label}, OpenMM")  # fmt: skip
+            theirs, shown = openmm_curves[study.n], slice(len(T))
+            axes[0, 0].errorbar(theirs.temperatures[shown], theirs.mean[shown, 0], theirs.error[shown, 0], fmt="o",
+                                color=colour, mfc="white", capsize=2, markersize=5, label=f"{label}, OpenMM")  # fmt: skip
         if study.without is not None:
             axes[0, 0].plot(grid, study.without.mean[:, 0], ":", color=colour, label=f"{label} without U$_F$")
         heat = study.heat
@@ -485,8 +532,10 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--tmin", type=float, default=280.0)
     parser.add_argument("--tmax", type=float, default=500.0)
     parser.add_argument("--timestep", type=float, help="fs, up to 300 K (default: that of the preset)")
-    parser.add_argument("--iterations", type=int, default=2000, help="exchanges of every run, 100 time steps apart")
+    parser.add_argument("--iterations", type=int, default=2000, help="exchanges of every run")
+    parser.add_argument("--every", type=int, default=100, help=f"time steps between exchanges, a multiple of {STEPS}")
     parser.add_argument("--engine", default="peptidyn", choices=["peptidyn", "openmm", "both"])
+    parser.add_argument("--hot", type=float, default=0.0, help="K: further temperatures of OpenMM's runs, up to this")
     parser.add_argument("--pilot", type=int, default=100, help="exchanges of the run that temperatures are chosen from")
     parser.add_argument(
         "--platform",
@@ -504,25 +553,27 @@ def main(arguments: list[str] | None = None) -> None:
     options = parser.parse_args(arguments)
     if options.fixman and PRESETS[options.preset].metric != "physical":
         parser.error("--fixman compares rigid models; give --preset torsions")
+    if options.every < STEPS or options.every % STEPS:
+        parser.error(f"--every is {options.every}, expected a multiple of {STEPS}")
     lengths = [int(n) for n in options.lengths.split(",")]
     backend = connect(options.scheduler) if options.scheduler else "processes" if options.workers != 1 else "serial"
     timestep = options.timestep or PRESETS[options.preset].langevin
     settings = Settings(
         options.folder / options.preset, options.preset, timestep, options.tmin, options.tmax, options.iterations,
-        options.pilot, backend, options.workers, platform=options.platform, pivots=options.pivots,
+        options.pilot, backend, options.workers, options.every // STEPS, options.platform, options.pivots, options.hot,
     )  # fmt: skip
     if options.quick:
         lengths, settings.iterations, settings.sweeps, settings.pilot, settings.backend = [4], 50, 1, 12, "serial"
         options.engine = "both"
     settings.folder.mkdir(parents=True, exist_ok=True)
-    engines = {"peptidyn": run_one, "openmm": run_openmm}
+    engines = {"peptidyn": run_peptidyn, "openmm": run_openmm}
     wanted = list(engines) if options.engine == "both" else [options.engine]
     studies: dict[str, list[Study]] = {engine: [] for engine in wanted}
     for n in lengths:
         temperatures = find_temperatures(n, settings)
         for engine in wanted:
-            runs = {start: engines[engine](n, start, temperatures, settings) for start in STARTS}
-            studies[engine].append(analyse(n, temperatures, runs, options.fixman))
+            ladder = hotter(temperatures, settings.hot) if engine == "openmm" else temperatures
+            studies[engine].append(analyse(n, ladder, engines[engine](n, ladder, settings), options.fixman))
             report(studies[engine][-1], engine)
         if len(wanted) == 2:
             compare(*(studies[engine][-1] for engine in wanted))
