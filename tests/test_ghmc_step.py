@@ -161,6 +161,24 @@ def test_two_steps_in_a_row(tree, uphill, forces, accept):
     assert same(mover.save(), hand.save(), 1e-9)
 
 
+def test_energies_are_asked_for_where_a_trajectory_begins_and_ends(tree, downhill):
+    """Forces once per time step, and none again where the next trajectory begins."""
+    mover, normals = start(tree, downhill)
+    calls = []
+
+    def forces(mover, want_energy):
+        calls.append(want_energy)
+        energy, torque = potential(mover)
+        return (energy if want_energy else math.nan), torque
+
+    stepper = stepper_of(mover, Script([*normals, *normals], [0.0, 0.0]), forces)
+    stepper.step()
+    trajectory = [False] * (LENGTH - 1) + [True]
+    assert stepper.accepted == 1 and calls == [True, *trajectory]
+    stepper.step()
+    assert calls == [True, *trajectory, *trajectory]
+
+
 @pytest.mark.parametrize("energy", [math.nan, -math.inf, math.inf])
 def test_energies_that_are_no_numbers_are_rejected(tree, energy):
     mover, normals = start(tree, 1)

@@ -196,13 +196,13 @@ class MetropolisStepper(Stepper):
 
     def _propose(self, before: float) -> float:
         """Run the trajectory; return the change of the total energy, or infinity if it failed."""
-        for _ in range(self.steps):
+        for left in reversed(range(self.steps)):
             self.mover.kick(self._evaluate(), 0.5 * self.timestep)
             start = self.mover.save()
             if not self.mover.drift(self.timestep) or (self.check_reverse and not self._leads_back(start)):
                 return math.inf
             self.forget()
-            self.mover.kick(self._evaluate(want_energy=True), 0.5 * self.timestep)
+            self.mover.kick(self._evaluate(want_energy=not left), 0.5 * self.timestep)
         change = self._energy + self.mover.kinetic_energy() - before
         return change if math.isfinite(change) else math.inf
 
