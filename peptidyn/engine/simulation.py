@@ -15,6 +15,7 @@ from peptidyn.engine import checkpoints
 from peptidyn.engine.context_vectors import read_forces
 from peptidyn.engine.minimisation import Minimum, Watch, minimise, minimise_cartesian
 from peptidyn.engine.rigid_terms import lacks_rigid_terms
+from peptidyn.engine.simulation_walker import SimulationWalker
 from peptidyn.engine.torsion_integrator import TorsionIntegrator
 from peptidyn.integrators.mover import Mover
 from peptidyn.io.virtual_sites import place_virtual_sites
@@ -162,6 +163,26 @@ class TorsionSimulation(app.Simulation):
     def set_velocities_to_temperature(self, temperature: Any) -> None:
         """Draw velocities of the soft coordinates and bases at a temperature, K."""
         self.integrator.set_velocities_to_temperature(temperature)
+
+    # ------------------------------------------------------------------ moving
+
+    def apply(self, move: Any) -> bool:
+        """Make a Monte Carlo move where the simulation is; return whether it was accepted.
+
+        Between stretches of Langevin or GHMC dynamics, which must have the Fixman potential. Time and step count stay;
+        after an accepted move velocities are new.
+
+        Parameters
+        ----------
+        move : TorsionMove or PivotMove
+            Keep the object: it counts what is accepted.
+        """
+        if not hasattr(move, "tries"):
+            raise ArgumentError(
+                f"{getattr(move, '__name__', type(move).__name__)} is not a move that turns torsions; give a "
+                "TorsionMove(...) or a PivotMove(...)"
+            )
+        return SimulationWalker(self.integrator, self.context).apply(move)
 
     # ------------------------------------------------------------------ saving
 
