@@ -502,7 +502,7 @@ def draw(studies: list[Study], openmm_curves: dict[int, Curve], title: str, path
         if study.n in openmm_curves:
             theirs, shown = openmm_curves[study.n], slice(len(T))
             axes[0, 0].errorbar(theirs.temperatures[shown], theirs.mean[shown, 0], theirs.error[shown, 0], fmt="o",
-                                color=colour, mfc="white", capsize=2, markersize=5, label=f"{label}, OpenMM")  # fmt: skip
+                                color=colour, mfc="white", capsize=2, label=f"{label}, OpenMM")  # fmt: skip
         if study.without is not None:
             axes[0, 0].plot(grid, study.without.mean[:, 0], ":", color=colour, label=f"{label} without U$_F$")
         heat = study.heat

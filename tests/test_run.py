@@ -142,6 +142,42 @@ def test_pictures_need_a_run(tmp_path):
         plot_run(tmp_path)
 
 
+# ---------------------------------------------------------------------------- pivot moves
+
+
+def test_pivot_moves_of_a_run(capsys, tmp_path, monkeypatch):
+    """50 per 100 steps: ten after every 20 steps; a run that is made longer equals a long one, counts included."""
+    at: list[int] = []
+    apply = TorsionSimulation.apply
+    monkeypatch.setattr(TorsionSimulation, "apply", lambda s, move: (at.append(s.currentStep), apply(s, move))[1])
+    options = (ALA1, *QUICK, "--preset", "flexible", "--pivots", "50", "--report", "15", "--seed", "3")
+    status, out, _ = run(capsys, *options, "--steps", "90", "-o", tmp_path / "long")
+    assert status == 0 and at == [0, 20, 40, 60, 80]
+    assert "50 pivot moves per 100 steps" in out and "times and rates are not physical" in out
+    summary = json.loads((tmp_path / "long" / "summary.json").read_text())
+    assert summary["pivot_moves"]["proposed"] == 50 > summary["pivot_moves"]["accepted"] > 0
+    assert any("pivot moves change conformations" in note for note in summary["notes"])
+    at.clear()
+    for steps, more in (("40", options), ("70", ("--resume",)), ("90", ("--resume",))):
+        assert run(capsys, *more, "--steps", steps, "-o", tmp_path / "pieces")[0] == 0
+    assert at == [0, 20, 40, 60, 80]
+    assert_same_run(tmp_path / "pieces", tmp_path / "long")
+    pieces = json.loads((tmp_path / "pieces" / "summary.json").read_text())
+    assert pieces["pivot_moves"] == summary["pivot_moves"]
+
+
+def test_pivot_moves_are_refused_where_they_cannot_be_made(capsys, tmp_path):
+    for arguments, phrase in (
+        (("--pivots", "-1"), "pivots is -1"),
+        (("--pivots", "9", "--ensemble", "nve"), "need a heat bath"),
+        (("--pivots", "9", "--no-fixman"), "the Fixman potential"),
+        (("--pivots", "9", "--solvent", "tip3p"), "through the waters of tip3p"),
+        (("--pivots", "9", "--soft", "chi"), "no such soft torsions"),
+    ):
+        status, _, err = run(capsys, ALA1, *arguments, "-o", tmp_path / "x")
+        assert status == 2 and phrase in err and err.count("\n") == 1 and not (tmp_path / "x").exists()
+
+
 # ---------------------------------------------------------------------------- preparation
 
 

@@ -21,6 +21,7 @@ def add_command(commands: argparse._SubParsersAction) -> None:
             "peptidyn run protein.pdb --time 1ns --preset flexible -o protein-run",
             "peptidyn run -o protein-run --resume --time 2ns",
             "peptidyn run --config protein-run/run.toml --seed 2 -o second-run",
+            "peptidyn run peptide.pdb --preset flexible --pivots 100 -o peptide-run",
             "peptidyn run --from protein-run --temperature 350 -o hot-run",
             "peptidyn run protein.pdb --from other.xtc --frame 100 -o from-frame",
             before=preset_help("langevin"),
@@ -33,6 +34,13 @@ def add_command(commands: argparse._SubParsersAction) -> None:
     s.add_argument("-T", "--temperature", type=float, metavar="K", help="temperature in K (default: 300)")
     s.add_argument("--pressure", type=float, metavar="BAR", help="constant pressure, in explicit water only")
     s.add_argument("--ensemble", metavar="NAME", help="langevin (default), nve or ghmc")
+    s.add_argument(
+        "--pivots",
+        type=int,
+        metavar="N",
+        help="pivot moves per 100 time steps: turns of one backbone bond by any angle, for small peptides without "
+        "water; 100 with --preset flexible is a good choice (default: 0)",
+    )
     s.add_argument(
         "--fixman",
         action=argparse.BooleanOptionalAction,

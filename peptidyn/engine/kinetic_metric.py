@@ -6,9 +6,9 @@ T = `steps_per_period` time steps:
 
     a_i = sum over j of |k_ij| sqrt(s_i / s_j) / w^2,      w = 2 pi / T .
 
-With any positive scales s this bounds the frequency of every coupled motion by w (Gershgorin). The scale of a coordinate
-is its own curvature, so that couplings add little to the k_i that it needs alone. Where there is hardly any curvature,
-as for a methyl without a barrier, that would make its neighbours immovable: `_scales` has a lower bound.
+With any positive scales s this bounds the frequency of every coupled motion by w (Gershgorin). The scale of a
+coordinate is its own curvature, so that couplings add little to the k_i that it needs alone. Where there is hardly any
+curvature, as for a methyl without a barrier, that would make its neighbours immovable: `_scales` has a lower bound.
 
 Torsions that are slow enough by the masses they turn get none, which are phi, psi and chi at all usual steps; light
 rotors, such as methyls, that would turn far in one step are slowed down to a fixed angle per step. Rotors of hydrogens
@@ -100,7 +100,9 @@ def joint_inertia(
     rotors = tree.torsion_index
     hydrogens = [i for i in rotors.tolist() if tree.coordinates[i].kind in HYDROGEN_ROTORS]
     inertia[hydrogens] = np.maximum(inertia[hydrogens], CONTACT * (steps_per_period * h / (2.0 * np.pi)) ** 2)
-    own = effective_inertia(tree.with_joint_inertia(np.where(np.isin(np.arange(len(inertia)), rotors), 0.0, inertia)), rotors)
+    stiff = inertia.copy()
+    stiff[rotors] = 0.0
+    own = effective_inertia(tree.with_joint_inertia(stiff), rotors)
     turn = h * np.sqrt(kT / own)
     if len(turn) and turn.max() > LARGEST_TURN:
         raise ArgumentError(

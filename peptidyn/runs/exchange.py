@@ -10,11 +10,9 @@ import numpy as np
 import openmm
 
 from peptidyn._version import __version__
-from peptidyn.core.errors import ArgumentError
 from peptidyn.core.one_core import OneCore
 from peptidyn.io.structure import Structure
 from peptidyn.model.rings import describe_cuts
-from peptidyn.model.tree import TreeModel
 from peptidyn.runs.estimates import describe_times
 from peptidyn.runs.model import (
     RunModel,
@@ -25,13 +23,13 @@ from peptidyn.runs.model import (
     platform_name,
 )
 from peptidyn.runs.preparation import prepare_structure
-from peptidyn.runs.run import RunResult, Say, check_goal, find_place
+from peptidyn.runs.run import RunResult, Say, check_goal, find_place, pivot_move
 from peptidyn.runs.run_folder import RunFolder
 from peptidyn.runs.settings import ExchangeSettings
 from peptidyn.runs.signals import StopRequest
 from peptidyn.sampling.backends import count_cores
 from peptidyn.sampling.exchange import ReplicaExchange, geometric_temperatures
-from peptidyn.sampling.moves import BACKBONE, CartesianHMC, Move, PivotMove, TorsionalHMC, TorsionalLangevin
+from peptidyn.sampling.moves import CartesianHMC, Move, TorsionalHMC, TorsionalLangevin
 from peptidyn.sampling.storage import ExchangeFolder
 
 TRAJECTORY_STEPS = {"ghmc": 10, "langevin": 50}
@@ -193,7 +191,7 @@ def _replicas(
     if settings.exact:
         moves.append(CartesianHMC(0.001, steps))
     if settings.pivots:
-        moves.append(_pivot_move(model.tree, settings.pivots, sweeps))
+        moves.append(pivot_move(model.tree, settings.pivots / sweeps))
     return ReplicaExchange(
         model.tree,
         model.system,
@@ -209,10 +207,3 @@ def _replicas(
         topology=model.structure.topology,
         **where,
     )
-
-
-def _pivot_move(tree: TreeModel, pivots: int, sweeps: int) -> PivotMove:
-    """Return the pivot moves of a sweep, which a tree with soft phi and psi can make."""
-    if not set(BACKBONE) <= {c.kind for c in tree.torsions}:
-        raise ArgumentError("pivot moves turn phi and psi, and the tree has no such soft torsions; leave pivots out")
-    return PivotMove(tries=max(1, round(pivots / sweeps)))

@@ -39,6 +39,7 @@ from peptidyn.runs.run_folder import LOG, TORSIONS, RunFolder
 from peptidyn.runs.settings import RunSettings, S, resolve_settings
 from peptidyn.runs.signals import StopRequest
 from peptidyn.runs.starting_points import settings_from_start
+from peptidyn.sampling.moves import BACKBONE, PivotMove
 
 MINIMISE_TOLERANCE, MINIMISE_ITERATIONS = 10.0, 200
 """Of the torsional minimisation: largest gradient (kJ/mol/rad), and iterations at most."""
@@ -51,6 +52,11 @@ REDRAW = 50
 
 PAUSE = 50
 """Steps after which an interrupt is looked for at the latest."""
+
+PIVOT_STEPS = 20
+"""Time steps between pivot moves, in which bonds and angles follow."""
+
+PIVOT_NOTE = "pivot moves change conformations between time steps: times and rates are not physical"
 
 Say = Callable[[str], None]
 """Receives one line of text per stage."""
@@ -172,6 +178,7 @@ def _begin(
     prepared = prepare_structure(settings)
     model = make_model(settings, prepared)
     model.check_step()
+    _pivots(settings, model.tree, {})
     folder.make(replace)
     try:
         folder.write_settings(settings)  # first, so that a run that is killed from here on can be resumed
@@ -182,7 +189,7 @@ def _begin(
         _tell_times(model, settings, say)
         geometry = find_reference_geometry(model, say, progress)
         simulation = model.simulation(geometry, drop=not settings.keep_rigid_terms)
-        for text in simulation.integrator.notes:
+        for text in _notes(simulation, settings):
             say(f"note: {text}")
         return simulation, _start(simulation, settings, folder, say, progress)
     except StepError:
@@ -209,13 +216,34 @@ def _continue(settings: RunSettings, folder: RunFolder, say: Say) -> tuple[Torsi
     return simulation, extra
 
 
+def pivot_move(tree: TreeModel, tries: float) -> PivotMove:
+    """Return pivot moves in a row, about `tries` of them; ArgumentError if the tree has no soft phi and psi."""
+    if not set(BACKBONE) <= {c.kind for c in tree.torsions}:
+        raise ArgumentError("pivot moves turn phi and psi, and the tree has no such soft torsions; leave pivots out")
+    return PivotMove(tries=max(1, round(tries)))
+
+
+def _pivots(settings: RunSettings, tree: TreeModel, extra: dict[str, Any]) -> PivotMove | None:
+    """Return the pivot moves after every `PIVOT_STEPS` time steps, which go on counting, or None."""
+    if not settings.pivots:
+        return None
+    move = pivot_move(tree, settings.pivots * PIVOT_STEPS / 100)
+    move.proposed, move.accepted = extra.get("pivots", (0, 0))
+    return move
+
+
+def _notes(simulation: TorsionSimulation, settings: RunSettings) -> list[str]:
+    return [*simulation.integrator.notes, *([PIVOT_NOTE] if settings.pivots else [])]
+
+
 def _describe(settings: RunSettings, tree: TreeModel) -> str:
     molecules = f" in {tree.n_molecules} molecules" if tree.n_molecules > 1 else ""
     pressure = "" if settings.pressure is None else f"{settings.pressure:g} bar, "
+    pivots = f"{counted(settings.pivots, 'pivot move')} per 100 steps, " if settings.pivots else ""
     return (
         f"{settings.name}: {tree.n_atoms} atoms{molecules}, {tree.describe_coordinates()}, {tree.n_dof} "
         f"degrees of freedom; {settings.ensemble}, {1e3 * settings.timestep_ps:g} fs, {settings.metric_word} metric, "
-        f"{settings.temperature:g} K, {pressure}{settings.forces}\ndistribution: {settings.distribution}"
+        f"{settings.temperature:g} K, {pressure}{pivots}{settings.forces}\ndistribution: {settings.distribution}"
     )
 
 
@@ -261,7 +289,8 @@ def _equilibrate(simulation: TorsionSimulation, settings: RunSettings, say: Say,
 def _tell_times(model: RunModel, settings: RunSettings, say: Say) -> None:
     """Say how long the stages of a long run will take."""
     iterations = _minimisation_iterations(settings, model.tree)
-    stages = {"minimising": iterations, "equilibrating": settings.equilibration_steps, "simulating": settings.n_steps}
+    simulating = settings.n_steps * (100 + settings.pivots) // 100
+    stages = {"minimising": iterations, "equilibrating": settings.equilibration_steps, "simulating": simulating}
     if (times := describe_times(model, stages)) is not None:
         say(times)
 
@@ -312,21 +341,31 @@ def _advance(
     step_ps = settings.timestep_ps
     first, begin, before = simulation.currentStep, time.perf_counter(), float(extra["seconds"])
     bar = Progress(step_ps * max(0, total - first), settings.name, "ps", progress)
+    pivots = _pivots(settings, simulation.tree, extra)
+
+    def reported() -> dict[str, Any]:
+        counts = {} if pivots is None else {"pivots": [pivots.proposed, pivots.accepted]}
+        return {"frames": frames, "seconds": before + time.perf_counter() - begin, **counts}
+
     with StopRequest() as stop, bar, OneCore(needs_one_core(settings, simulation.tree.n_atoms)) as core:
         while simulation.currentStep < total and not stop.made:
             core.look()
             step = simulation.currentStep
             count = min(PAUSE, total - step, interval - step % interval)
+            if pivots is not None:
+                if step % PIVOT_STEPS == 0:  # first thing after a frame or a checkpoint, so that these hold the same
+                    simulation.apply(pivots)
+                count = min(count, PIVOT_STEPS - step % PIVOT_STEPS)
             simulation.step(count)
             step += count
-            spent = time.perf_counter() - begin
             if step % interval == 0:
                 frames += 1
-                extra = {"frames": frames, "seconds": before + spent}
+                extra = reported()
                 folder.save_checkpoint(simulation, extra)
+            spent = time.perf_counter() - begin
             bar.advance(step_ps * count, f"{86.4 * step_ps * (step - first) / spent:.3g} ns/day")
         if simulation.currentStep > first:
-            extra = {"frames": frames, "seconds": before + time.perf_counter() - begin}
+            extra = reported()
             folder.save_checkpoint(simulation, extra)
     return extra
 
@@ -353,13 +392,16 @@ def _summarise(
         "metric": settings.metric_word,
         "distribution": settings.distribution,
         "settings": asdict(settings),
-        "notes": list(simulation.integrator.notes),
+        "notes": _notes(simulation, settings),
     }
     summary["drift_fallbacks"] = simulation.integrator.drift_fallbacks
     if isinstance(simulation.integrator, TorsionGHMCIntegrator):
         summary["acceptance"] = simulation.integrator.acceptance
     if (barostat := simulation.integrator.barostat) is not None:
         summary["volume_moves"] = {"proposed": barostat.proposed, "accepted": barostat.accepted}
+    if settings.pivots:
+        proposed, accepted = extra.get("pivots", (0, 0))
+        summary["pivot_moves"] = {"proposed": proposed, "accepted": accepted}
     if frames:
         table = read_torsions(folder.path / TORSIONS, tree)
         summary["potential_kJ_per_mol"] = float(table["potential"].mean())

@@ -198,6 +198,14 @@ class ModelSettings:
             bounds = f"{least} or more" if value < least else f"at most {MOST[name]}"
             raise ArgumentError(f"{name} is {_shown(value)}, expected {bounds}")
 
+    def _check_pivots(self, pivots: int) -> None:
+        self._check_least("pivots", 0)
+        if pivots and self.in_water:
+            raise ArgumentError(
+                f"pivot moves turn the chain through the waters of {self.solvent} and would all be rejected; use "
+                "implicit solvent, or leave pivots out"
+            )
+
     def _check_choice(self, name: str, choices: tuple[str, ...]) -> None:
         value = getattr(self, name)
         if value not in choices:
@@ -304,6 +312,10 @@ class RunSettings(ModelSettings):
     pressure : float or None
         bar, in explicit water; None means constant volume.
     ensemble : {"langevin", "nve", "ghmc"}
+    pivots : int
+        Pivot moves per 100 time steps, about: turns of the chain behind one backbone bond by any angle, accepted by
+        their energy. Small peptides change basins by them far more often than by dynamics; needs implicit solvent or
+        vacuum, a heat bath and U_F.
     fixman : bool or None
         Whether U_F is part of the energy; None means yes, except for nve.
     keep_rigid_terms : bool
@@ -324,6 +336,7 @@ class RunSettings(ModelSettings):
     temperature: float = 300.0
     pressure: float | None = None
     ensemble: str = "langevin"
+    pivots: int = 0
     fixman: bool | None = None
     keep_rigid_terms: bool = False
     equilibrate: str = "2ps"
@@ -338,6 +351,12 @@ class RunSettings(ModelSettings):
             raise ArgumentError(
                 f"pressure= needs explicit water and a heat bath, and this run has the solvent {self.solvent} and the "
                 f"ensemble {self.ensemble}; leave it out, or choose another solvent= or ensemble="
+            )
+        self._check_pivots(self.pivots)
+        if self.pivots and not (self.uses_fixman and self.ensemble != "nve"):
+            raise ArgumentError(
+                "pivot moves need a heat bath and the Fixman potential, without which dynamics samples another "
+                "distribution; take the ensemble langevin or ghmc with it, or leave pivots out"
             )
         self._check_choice("trajectory", TRAJECTORIES)
         self._check_least("steps", 1)
@@ -440,14 +459,10 @@ class ExchangeSettings(ModelSettings):
         self._check_least("replicas", 2)
         self._check_positive("tmin", "tmax")
         geometric_temperatures(self.tmin, self.tmax, self.replicas)
-        for name, least in (("iterations", 1), ("interval", 1), ("pivots", 0), ("warm_up", 0)):
+        for name, least in (("iterations", 1), ("interval", 1), ("warm_up", 0)):
             self._check_least(name, least)
         self._check_choice("ensemble", ("ghmc", "langevin"))
-        if self.pivots and self.in_water:
-            raise ArgumentError(
-                f"pivot moves turn the chain through the waters of {self.solvent} and would all be rejected; use "
-                "implicit solvent, or leave pivots out"
-            )
+        self._check_pivots(self.pivots)
         if self.exact and self.ensemble == "langevin":
             raise ArgumentError("exact sampling needs Metropolised moves; leave exact out, or take ensemble 'ghmc'")
         if self.exact and self.in_water:

@@ -123,6 +123,8 @@ def _facts(run: RunFolder) -> Rows:
         ("kinetic metric", f"{run.settings.metric_word}{inertias}" if tree.joint_inertia.any() else "physical"),
         ("Fixman potential", "on" if run.settings.uses_fixman else "off"),
     ]
+    if moves := run.summary.get("pivot_moves"):
+        facts.append(("pivot moves", f"{moves['accepted']} of {moves['proposed']} accepted"))
     if run.summary.get("ns_per_day"):
         facts.append(("speed (ns/day)", round(run.summary["ns_per_day"], 1)))
     return [(name, str(value)) for name, value in facts]
