@@ -49,10 +49,26 @@ def turn(simulation, accept, groups=(2, 3)):
     normals = np.random.default_rng(5).standard_normal((1, simulation.tree.n_dof)) if accept else []
     place = 0.5 + 0.5 * TURN / np.pi
     script = Script(normals, [place, ratio * (1 + (-1e-6 if accept else 1e-6))], [0.0])
-    simulation.integrator.rng = script
+    simulation.integrator.rng = simulation.integrator._stepper.rng = script
     moved = simulation.apply(ptd.TorsionMove(turn=180.0))
     assert script.used_up
     return moved, q
+
+
+def step_correction(simulation, mover):
+    """h/4 times the change of all torques, U_F included, over a drift of h/2, by differences of energies."""
+    fixman, place = ptd.FixmanPotential(simulation.tree, T), simulation.tree.coordinate_dof[0]
+    later = Mover(simulation.tree, mover.state, mover.momentum)
+    assert later.drift(0.5 * 0.004)
+
+    def torque(q, d=1e-5):
+        states = [simulation.tree.reference.replace(torsions=[q + s * d]) for s in (1, -1)]
+        up, down = (energy(s.torsions[0]) + fixman.energy(s) for s in states)
+        return (down - up) / (2 * d)
+
+    correction = np.zeros(simulation.tree.n_dof)
+    correction[place] = 0.25 * 0.004 * (torque(later.q[0]) - torque(mover.q[0]))
+    return correction
 
 
 @pytest.mark.parametrize("kind", [ptd.TorsionLangevinIntegrator, ptd.TorsionGHMCIntegrator])
@@ -64,10 +80,12 @@ def test_an_accepted_turn_is_in_the_context_with_momenta_of_its_own(kind):
     assert moved and state.q == pytest.approx([q + TURN], abs=1e-12)
     hand = Mover(simulation.tree, state)
     hand.thermalise(0.0, BOLTZMANN * T, Script(np.random.default_rng(5).standard_normal((1, simulation.tree.n_dof))))
-    assert momenta == pytest.approx(hand.momentum, abs=1e-9)
+    if kind is ptd.TorsionLangevinIntegrator:
+        hand.momentum += step_correction(simulation, hand)
+    assert momenta == pytest.approx(hand.momentum, abs=1e-6)
     x, v = motion(simulation)
     assert x == pytest.approx(simulation.tree.positions(state), abs=1e-12)
-    assert v == pytest.approx(hand.atom_velocities(), abs=1e-9) and not np.allclose(v, before[1])
+    assert v == pytest.approx(hand.atom_velocities(), abs=1e-6) and not np.allclose(v, before[1])
     assert (simulation.context.getTime()._value, simulation.context.getStepCount()) == (time, 2)
 
 

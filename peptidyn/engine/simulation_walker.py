@@ -18,7 +18,8 @@ class SimulationWalker:
     """What `TorsionMove` and `PivotMove` need of a walker, in the Context of a torsion integrator.
 
     A turn samples exp(-V/kT) of the soft coordinates, as dynamics with the Fixman potential does, so both may take
-    turns. Momenta belong to a configuration through its mass matrix: after a turn they are drawn anew.
+    turns. Momenta belong to a configuration through its mass matrix: after a turn they are drawn anew, as time steps have
+    them (`Stepper.draw_momenta`).
 
     Parameters
     ----------
@@ -68,7 +69,7 @@ class SimulationWalker:
             return move.apply(self)
         finally:
             if not self.momenta_valid:
-                self.mover.thermalise(0.0, self.kT, self.rng)
+                self._integrator.draw_momenta()
                 self.momenta_valid = True
             self._integrator.set_motion(self.mover.state, self.mover.momentum)  # the Context has trial positions
 

@@ -195,6 +195,12 @@ class TorsionIntegrator(NoticesSimulation, openmm.CustomIntegrator):
         self._known = None
         return self.mover
 
+    def draw_momenta(self) -> None:
+        """Draw momenta for the mover that was lent, with which time steps go on."""
+        self._stepper.timestep = self.getStepSize()._value
+        self._stepper.forget()
+        self._stepper.draw_momenta()
+
     def set_motion(self, state: State, momenta: Any) -> None:
         """Put a configuration and momenta (n_dof,) into the Context; time and step count stay."""
         context = self._find_context()

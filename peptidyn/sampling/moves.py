@@ -190,10 +190,10 @@ class TorsionalTrajectory(TrajectoryMove):
 
     def _propose(self, walker: Walker) -> bool:
         stepper = self._bind(walker)
-        if not walker.momenta_valid:
-            walker.mover.thermalise(0.0, walker.kT, walker.rng)
-            walker.momenta_valid = True
         stepper.timestep, stepper.kT = self.step, walker.kT
+        if not walker.momenta_valid:
+            stepper.draw_momenta()
+            walker.momenta_valid = True
         moved = self._run(walker, stepper)
         self._version = walker.version
         return moved
@@ -299,8 +299,8 @@ class TorsionalLangevin(TorsionalTrajectory):
                 walker.changed()
                 return True
         mover.restore(saved)
-        mover.thermalise(0.0, walker.kT, walker.rng)
         stepper.forget()
+        stepper.draw_momenta()
         return False
 
     def _make_steps(self, walker: Walker, stepper: Stepper) -> bool:
