@@ -18,8 +18,8 @@ class SimulationWalker:
     """What `TorsionMove` and `PivotMove` need of a walker, in the Context of a torsion integrator.
 
     A turn samples exp(-V/kT) of the soft coordinates, as dynamics with the Fixman potential does, so both may take
-    turns. Momenta belong to a configuration through its mass matrix: after a turn they are drawn anew, as time steps have
-    them (`Stepper.draw_momenta`).
+    turns. Momenta belong to a configuration through its mass matrix: after a turn they are drawn anew, as time steps
+    have them (`Stepper.draw_momenta`).
 
     Parameters
     ----------
