@@ -248,14 +248,25 @@ def test_momenta_of_another_geometry_are_not_used(between):
 
 
 def test_langevin_trajectories_by_hand():
-    """BAOAB with the forces of V and U_F, and the step that a temperature allows."""
+    """BAOAB with the forces of V and U_F, momenta of such steps, and the step that a temperature allows."""
     walker, move = make_walker(), ptd.TorsionalLangevin(0.01, 2, friction=5.0)
     normals = np.random.default_rng(3).standard_normal((3, 7))
     walker.rng = Script(normals)
     assert move.apply(walker) and walker.rng.used_up
     other = make_walker()
     hand = other.mover
+
+    def torque():
+        found = other.torsional_forces(hand, False)[1]
+        hand.flush()
+        return found.copy()
+
     hand.thermalise(0.0, KT, Script(normals[:1]))
+    start, before = hand.save(), torque()
+    assert hand.drift(0.005, THERMAL_TOLERANCE)
+    change = torque() - before
+    hand.restore(start)
+    hand.momentum = hand.momentum + 0.0025 * change
     for row in normals[1:]:
         for letter in "BAOAB":
             if letter == "A":
@@ -263,9 +274,7 @@ def test_langevin_trajectories_by_hand():
             elif letter == "O":
                 hand.thermalise(math.exp(-5.0 * 0.01), KT, Script([row]))
             else:
-                torque = other.torsional_forces(hand, False)[1]
-                hand.flush()
-                hand.momentum = hand.momentum + 0.005 * torque
+                hand.momentum = hand.momentum + 0.005 * torque()
     for a, b in zip(walker.mover.save(), hand.save(), strict=True):
         assert np.abs(a - b).max() < 1e-7
     assert walker.energy() == pytest.approx(rigid_energy(float(hand.q[0])), abs=1e-5)

@@ -10,6 +10,7 @@ from scripted_random import Script
 
 import peptidyn as ptd
 from peptidyn.engine.kinetic_metric import LANGEVIN_STEPS
+from peptidyn.integrators.stepper import Stepper
 from peptidyn.sampling.gibbs import Samples
 from peptidyn.sampling.moves import metric_timestep
 from peptidyn.sampling.walker import Walker
@@ -99,9 +100,12 @@ def test_after_a_trajectory_that_failed_forces_and_momenta_are_new(monkeypatch):
                     move, "_make_steps", lambda walker, stepper: stepper.step() and stepper.step() and False
                 )
                 assert not move.apply(walker)
-            drawn = make_walker().mover
-            drawn.thermalise(0.0, walker.kT, Script(normals[2:3]))
-            assert np.abs(walker.mover.momentum - drawn.momentum).max() < 1e-12
+            other = make_walker()
+            drawn = Stepper(
+                other.mover, other.torsional_forces, 0.01, "BAOAB", other.kT, 5.0, Script(normals[2:3]), 1e-6
+            )
+            drawn.draw_momenta()
+            assert np.abs(walker.mover.momentum - other.mover.momentum).max() < 1e-12
             walker.mover.momentum = p
         assert move.apply(walker) and walker.rng.used_up
         ends.append(walker.mover.save())

@@ -68,10 +68,9 @@ class SimulationWalker:
         try:
             return move.apply(self)
         finally:
-            if not self.momenta_valid:
-                self._integrator.draw_momenta()
-                self.momenta_valid = True
-            self._integrator.set_motion(self.mover.state, self.mover.momentum)  # the Context has trial positions
+            # in any case: the Context has trial positions
+            self._integrator.set_motion(self.mover.state, self.mover.momentum if self.momenta_valid else None)
+            self.momenta_valid = True
 
     def energy(self) -> float:
         """Return V of the configuration, kJ/mol."""

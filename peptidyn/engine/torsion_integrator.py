@@ -195,18 +195,19 @@ class TorsionIntegrator(NoticesSimulation, openmm.CustomIntegrator):
         self._known = None
         return self.mover
 
-    def draw_momenta(self) -> None:
-        """Draw momenta for the mover that was lent, with which time steps go on."""
-        self._stepper.timestep = self.getStepSize()._value
-        self._stepper.forget()
-        self._stepper.draw_momenta()
+    def set_motion(self, state: State, momenta: Any = None) -> None:
+        """Put a configuration and momenta (n_dof,) into the Context; time and step count stay.
 
-    def set_motion(self, state: State, momenta: Any) -> None:
-        """Put a configuration and momenta (n_dof,) into the Context; time and step count stay."""
-        context = self._find_context()
+        Without momenta new ones are drawn at the temperature of the heat bath, as time steps have them.
+        """
+        context, h = self._find_context(), self.getStepSize()._value
         self.mover.set_state(state)
-        self.mover.momentum = self.tree.check_dof_vector("momenta", momenta)
         self._stepper.forget()
+        if momenta is None:
+            self._stepper.timestep = h
+            self._stepper.draw_momenta()
+        else:
+            self.mover.momentum = self.tree.check_dof_vector("momenta", momenta)
         self._write(context, 0)
 
     @property
