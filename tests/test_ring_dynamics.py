@@ -11,10 +11,12 @@ import numpy as np
 import openmm
 import pytest
 from openmm import app, unit
+from scipy.linalg import eigh
 from scipy.optimize import least_squares
 
 import peptidyn as ptd
 from peptidyn.core.units import BOLTZMANN
+from peptidyn.engine.stiffness import measure_stiffness
 from peptidyn.runs.presets import PRESETS
 
 STEP = 1e-3 * PRESETS["flexible"].langevin
@@ -128,6 +130,27 @@ def test_rings_move_and_their_closing_bonds_are_those_of_the_force_field(make, c
             four = [names["N"], names["CA"], names["C"], atoms[residue + 1]["N"]]
             psi = dihedrals(structure, frames, [four])[:, 0]
             assert np.std(np.angle(np.exp(1j * (psi - psi[0])))) > np.deg2rad(2.0)
+
+
+@pytest.mark.parametrize(("make", "step", "stopped"), [(cyclic_alanine, 0.002, True), (oxytocin, 0.004, False)])
+def test_loops_slow_nothing_down_at_short_steps(make, step, stopped):
+    """Masses keep the bond that closes a loop slow enough; at long steps inertias do, and a note says what they stop.
+
+    With a bound on the couplings of the loop alone torsions of its backbone would weigh 10 to 1,000 Da nm^2 at 4 fs.
+    """
+    structure, system = make()
+    tree = ptd.build_tree(structure, soft=PRESETS["angles"].soft)
+    backbone = [i for i, c in enumerate(tree.coordinates) if c.kind in ("phi", "psi")]
+    assert not ptd.joint_inertia(tree, system, step)[backbone].any()
+    K = np.zeros((tree.n_dof, tree.n_dof))
+    K[np.ix_(tree.coordinate_dof, tree.coordinate_dof)] = measure_stiffness(tree, system).toarray()
+    for h in (step, STEP):
+        slowed = tree.with_joint_inertia(ptd.joint_inertia(tree, system, h))
+        fastest = eigh(K, ptd.mass_matrix(slowed, slowed.reference), eigvals_only=True)[-1]
+        assert fastest < 1.05 * (2.0 * np.pi / (8.0 * h)) ** 2
+        integrator = ptd.TorsionLangevinIntegrator(tree, 300, 1.0, h, metric="auto")
+        ptd.TorsionSimulation(structure.topology, system, integrator, "Reference")
+        assert any("all but stop" in note for note in integrator.notes) == (stopped and h == STEP)
 
 
 @pytest.mark.slow

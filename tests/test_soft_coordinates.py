@@ -65,11 +65,18 @@ def test_everything_soft_is_every_conformation(structure_file):
         assert np.abs(tree.positions(fit.state) - x).max() < 1e-12 * max(1.0, np.abs(x).max())
 
 
-@pytest.mark.parametrize("soft", ["torsions", "angles", "heavy", "hydrogens", "bonds", "phases", "rings", "all"])
-def test_coordinates_are_what_their_atoms_measure(soft):
-    """Dihedral, angle or distance of the atoms of every coordinate is its value; states go there and back."""
+@pytest.mark.parametrize(
+    ("soft", "root"),
+    [(word, 0) for word in ("torsions", "angles", "heavy", "hydrogens", "bonds", "phases", "rings", "all")]
+    + [(words, -1) for words in ("heavy", "torsions angles", "torsions bends", "chi; bends in name CB")],
+)
+def test_coordinates_are_what_their_atoms_measure(soft, root):
+    """Dihedral, angle or distance of the atoms of every coordinate is its value; states go there and back.
+
+    Seen from the end of the chain the first atom of a chi is none that the others hang on: angles may move it.
+    """
     structure = load(DATA / "all20.pdb")
-    tree = tree_of(structure, soft)
+    tree = ptd.build_tree(structure, soft=soft, root=range(structure.n_atoms)[root])
     rng = np.random.default_rng(1)
     q = tree.q_reference.copy()
     q[tree.torsion_index] = rng.uniform(-np.pi, np.pi, tree.n_torsions)

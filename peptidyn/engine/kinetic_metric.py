@@ -13,10 +13,15 @@ curvature, as for a methyl without a barrier, that would make its neighbours imm
 Torsions that are slow enough by the masses they turn get none, which are phi, psi and chi at all usual steps; light
 rotors, such as methyls, that would turn far in one step are slowed down to a fixed angle per step. Rotors of hydrogens
 are slowed for the contacts of their atoms too, which no bonded term knows.
+
+A bond that closes a long loop (a macrocycle, a disulfide) couples all coordinates of the loop, and the bound on them
+grows with its length, although masses alone keep such a bond slow enough for steps of a few fs. Terms across such bonds
+therefore count only as far as the fastest motion needs it.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -24,7 +29,9 @@ import numpy as np
 from peptidyn.core.errors import ArgumentError
 from peptidyn.core.residues import WATERS
 from peptidyn.core.units import BOLTZMANN, plain
+from peptidyn.integrators.mover import Mover
 from peptidyn.metric.fixman_potential import check_temperature
+from peptidyn.model.rings import long_loops
 from peptidyn.model.tree import TreeModel
 from peptidyn.solvers.protocol import get_solver
 
@@ -54,6 +61,12 @@ packed, contacts are stiffer than the bonded terms of such a rotor: it gains spe
 
 SOFTEST = 10.0
 """Smallest scale of a coordinate (kJ/mol per rad^2 or nm^2): about the curvature of a torsion's barrier."""
+
+SMALLEST_SHARE = 1e-4
+"""Smallest part of the bound on terms across long loops that is tried, beside none."""
+
+SLOW = 100.0
+"""Torsions with more joint inertia (Da nm^2) than this turn by less than ten degrees per ps at 300 K."""
 
 COLUMNS = 256
 """Right-hand sides that are solved at a time."""
@@ -96,10 +109,32 @@ def joint_inertia(
         raise ArgumentError(f"the time step is {h:g} ps, expected a positive time")
     kT = BOLTZMANN * check_temperature(temperature)
     _check_waters(tree, h)
-    inertia = stiffness_bound(measure_stiffness(tree, system)) * (steps_per_period * h / (2.0 * np.pi)) ** 2
+    square = (steps_per_period * h / (2.0 * np.pi)) ** 2
+    stiffness = measure_stiffness(tree, system)
+    loops = long_loops(tree.atoms, tree.cut_bonds)
+    if not loops:
+        return _slowed(tree, stiffness_bound(stiffness) * square, h, kT, square)
+
+    def across(term: tuple[int, ...]) -> bool:
+        return any(not (near.isdisjoint(term) or far.isdisjoint(term)) for near, far in loops)
+
+    local = measure_stiffness(tree, system, across)
+    alone, shared = stiffness_bound(local) * square, stiffness_bound(stiffness - local) * square
+
+    def inertia(share: float) -> np.ndarray:
+        return _slowed(tree, alone + share * shared, h, kT, square)
+
+    def slow_enough(share: float) -> bool:
+        return fastest_motion(tree.with_joint_inertia(inertia(share)), stiffness) * square <= 1.0
+
+    return inertia(_smallest_share(slow_enough))
+
+
+def _slowed(tree: TreeModel, inertia: np.ndarray, h: float, kT: float, square: float) -> np.ndarray:
+    """Return the inertias that springs need, without those of slow torsions and with those of light rotors."""
     rotors = tree.torsion_index
     hydrogens = [i for i in rotors.tolist() if tree.coordinates[i].kind in HYDROGEN_ROTORS]
-    inertia[hydrogens] = np.maximum(inertia[hydrogens], CONTACT * (steps_per_period * h / (2.0 * np.pi)) ** 2)
+    inertia[hydrogens] = np.maximum(inertia[hydrogens], CONTACT * square)
     stiff = inertia.copy()
     stiff[rotors] = 0.0
     own = effective_inertia(tree.with_joint_inertia(stiff), rotors)
@@ -113,6 +148,46 @@ def joint_inertia(
     light = np.maximum(kT * (h / THERMAL_TURN) ** 2 - own, 0.0)
     inertia[rotors] = np.maximum(np.where(inertia[rotors] > own, inertia[rotors], 0.0), light)
     return inertia
+
+
+def _smallest_share(slow_enough: Callable[[float], bool]) -> float:
+    """Return the smallest share, from 0 to 1, at which motions are slow enough; 1 is taken for granted."""
+    if slow_enough(0.0):
+        return 0.0
+    low, high = SMALLEST_SHARE, 1.0
+    while high > 1.2 * low:
+        middle = (low * high) ** 0.5
+        low, high = (low, middle) if slow_enough(middle) else (middle, high)
+    return high
+
+
+def fastest_motion(tree: TreeModel, stiffness: Any) -> float:
+    """Return the largest w^2 (1/ps^2) of small motions about the reference, to a few per cent: power iteration."""
+    mover, force = Mover(tree), np.zeros(tree.n_dof)
+    v, found = np.random.default_rng(0).standard_normal(tree.n_coordinates), 0.0
+    for _ in range(200):
+        before = found
+        force[tree.coordinate_dof] = pull = stiffness @ v
+        mover.momentum = force
+        answer = mover.velocities()[tree.coordinate_dof]  # M^-1 K v
+        found = float(pull @ answer) / max(abs(float(pull @ v)), np.finfo(float).tiny)
+        v = answer / np.linalg.norm(answer)
+        if abs(found - before) < 1e-3 * found:
+            break
+    return found
+
+
+def slow_torsions(tree: TreeModel) -> list[str]:
+    """Return a sentence about torsions that joint inertias all but stop; no sentence if there are none."""
+    slow = [i for i in tree.torsion_index.tolist() if tree.joint_inertia[i] > SLOW]
+    if not slow:
+        return []
+    worst = max(slow, key=lambda i: tree.joint_inertia[i])
+    return [
+        f"joint inertias all but stop {len(slow)} of {tree.n_torsions} torsions, most of all "
+        f"{tree.coordinates[worst]} ({tree.joint_inertia[worst]:.0f} Da nm^2): they lie in loops that stiff bonds "
+        "close; a time step of 4 fs lets them move"
+    ]
 
 
 def stiffness_bound(stiffness: Any) -> np.ndarray:

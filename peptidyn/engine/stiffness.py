@@ -7,7 +7,7 @@ number of force calls does not grow with the size of the molecule.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -33,6 +33,15 @@ _TERMS = {
 """Bonded forces: the calls that count and return terms, and how many atoms a term has."""
 
 
+_CONSTANTS = {
+    openmm.HarmonicBondForce: ("setBondParameters", 1),
+    openmm.HarmonicAngleForce: ("setAngleParameters", 1),
+    openmm.PeriodicTorsionForce: ("setTorsionParameters", 1),
+    openmm.RBTorsionForce: ("setTorsionParameters", 6),
+}
+"""Bonded forces whose terms can be switched off: the call that does it, and how many force constants come last."""
+
+
 def bonded_terms(force: Any) -> Iterator[tuple[int, ...]] | None:
     """Yield the atoms of every term of a bonded force; None if the force is of another kind."""
     if isinstance(force, openmm.CMAPTorsionForce):
@@ -47,13 +56,34 @@ def bonded_terms(force: Any) -> Iterator[tuple[int, ...]] | None:
     return None
 
 
-def measure_stiffness(tree: TreeModel, system: Any) -> csr_array:
+def switch_off(force: Any, without: Callable[[tuple[int, ...]], bool]) -> set[tuple[int, ...]]:
+    """Make the force constants of terms zero whose atoms `without` is true of; return the atoms of these terms.
+
+    Forces of kinds that have no such constants stay as they are.
+    """
+    off: set[tuple[int, ...]] = set()
+    for kind, (change, n) in _CONSTANTS.items():
+        if isinstance(force, kind):
+            count, get, n_atoms = _TERMS[kind]
+            for i in range(getattr(force, count)()):
+                term = getattr(force, get)(i)
+                if without(tuple(term[:n_atoms])):
+                    getattr(force, change)(i, *term[:-n], *[0.0] * n)
+                    off.add(tuple(term[:n_atoms]))
+    return off
+
+
+def measure_stiffness(
+    tree: TreeModel, system: Any, without: Callable[[tuple[int, ...]], bool] | None = None
+) -> csr_array:
     """Return the second derivatives of the bonded energy by the soft coordinates, at the reference of the tree.
 
     Parameters
     ----------
     tree : TreeModel
     system : openmm.System
+    without : callable, optional
+        Told the atoms of a term, says whether to leave it out; see `switch_off`.
 
     Returns
     -------
@@ -65,8 +95,9 @@ def measure_stiffness(tree: TreeModel, system: Any) -> csr_array:
     for force in system.getForces():
         found = bonded_terms(force)
         if found is not None:
-            terms.update(found)
-            bonded.addForce(openmm.XmlSerializer.clone(force))
+            copy = openmm.XmlSerializer.clone(force)
+            terms.update(set(found) - (set() if without is None else switch_off(copy, without)))
+            bonded.addForce(copy)
     pattern = _coupled_coordinates(tree, terms)
     colour = np.empty(tree.n_coordinates, dtype=np.int64)
     n_colours = _colour(pattern.indptr, pattern.indices, colour)

@@ -27,6 +27,7 @@ from peptidyn.engine.kinetic_metric import (
     LANGEVIN_STEPS,
     check_metric,
     joint_inertia,
+    slow_torsions,
     tree_with_metric,
 )
 from peptidyn.engine.stock_simulation import NoticesSimulation
@@ -155,6 +156,7 @@ class TorsionIntegrator(NoticesSimulation, openmm.CustomIntegrator):
                 "inertias: configurations are sampled as without, but rates and velocities are not physical"
                 + ("" if self.fixman else "; without the Fixman potential the distribution depends on the inertias")
             )
+            self.notes += slow_torsions(self.tree)
 
     def set_joint_inertia(self, inertia: Any) -> None:
         """Take joint inertias (n_coordinates,) for good; the configuration stays, and momenta become zero."""

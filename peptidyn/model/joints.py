@@ -226,15 +226,16 @@ class _Branches:
 
     def add_to(self, joints: Joints) -> None:
         """Put what is soft at every bond into `joints`; torsions that are named there already get their atoms."""
-        for k in self.order:
-            j = self.parent[k]
-            key = _pair(j, k)
-            joint = joints.pop(key, Joint())
-            ring = key in self.cuts.ring_bonds and self.soft.asks("ring", j, k)
-            self._add_place(joint, j, k, ring)
-            joint.torsion = self._torsion(joint.torsion, j, k)
-            if len(joint):
-                joints[key] = joint
+        keys = {k: _pair(self.parent[k], k) for k in self.order}
+        for k, key in keys.items():
+            joint = joints[key] = joints.pop(key, Joint())
+            ring = key in self.cuts.ring_bonds and self.soft.asks("ring", *key)
+            self._add_place(joint, self.parent[k], k, ring)
+        for k, key in keys.items():
+            joints[key].torsion = self._torsion(joints, self.parent[k], k)
+        for key in keys.values():
+            if not len(joints[key]):
+                del joints[key]
 
     def _add_place(self, joint: Joint, j: int, k: int, ring: bool) -> None:
         """Add phase, bend and stretch of atom k, which hangs on j."""
@@ -258,13 +259,14 @@ class _Branches:
                 "soft: confine the soft coordinates to the other atoms, e.g. soft='phi psi chi; all in residue 1 to 9'"
             )
 
-    def _torsion(self, rotor: Soft | None, j: int, k: int) -> Soft | None:
+    def _torsion(self, joints: Joints, j: int, k: int) -> Soft | None:
         """Return the torsion about j-k with atoms that measure it alone, or None if it is not soft or turns nothing."""
         i, m = self.frame(j)
         near = m if i == k else i
         far = self.frame(k)[1]
         if near < 0 or far < 0:
             return None
+        rotor = joints[_pair(j, k)].torsion
         if rotor is None:
             if not self.soft.asks("stiff", j, k):
                 return None
@@ -272,14 +274,16 @@ class _Branches:
             kind, residue = (found.kind, found.residue) if found else ("rotor", int(self.atoms.residue[j]))
             return Soft("torsion", kind, (near, j, k, far), residue)
         first, last = (rotor.atoms[0], rotor.atoms[3]) if rotor.atoms[1] == j else (rotor.atoms[3], rotor.atoms[0])
-        near = first if self._still(first, j, near) else near
-        far = last if self._still(last, k, far) else far
+        near = first if self._still(joints, first, j, k) else near
+        far = last if self._still(joints, last, k, j) else far
         quad = (near, j, k, far)
         return Soft("torsion", rotor.kind, quad if rotor.atoms[1] == j else quad[::-1], rotor.residue)
 
-    def _still(self, a: int, j: int, main: int) -> bool:
-        """True if the half plane of atom `a` about a bond of j does not turn by a soft phase of `a`."""
-        if a == main or self.parent.get(a) != j:
-            return True
-        ring = _pair(a, j) in self.cuts.ring_bonds and self.soft.asks("ring", a, j)
-        return not (ring or self.soft.asks("phase-H" if self.hydrogen[a] else "phase", a))
+    def _still(self, joints: Joints, a: int, j: int, k: int) -> bool:
+        """True if no phase and no angle at j turns the half plane of atom `a`, on j, about the bond j-k."""
+        i, m = self.frame(j)
+        place = joints.get(_pair(a, j), Joint()) if self.parent.get(a) == j else Joint()
+        if k == i:  # angles at j are measured from this bond, and move atoms within their half planes
+            return a == m or place.phase is None
+        axis = joints[_pair(j, k)]
+        return a == i or not (axis.bend or axis.phase or place.bend or place.phase)

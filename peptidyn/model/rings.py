@@ -86,6 +86,19 @@ def describe_cuts(atoms: Atoms, cut_bonds: np.ndarray) -> list[str]:
     return [f"{number} left out of the tree and held by the force field: {'; '.join(listed)}{more}"]
 
 
+def long_loops(atoms: Atoms, cut_bonds: np.ndarray) -> list[tuple[set[int], set[int]]]:
+    """Return the atoms within two bonds of either end of every cut bond (n, 2) that closes more than a small ring."""
+    cut = {frozenset(bond) for bond in cut_bonds.tolist()}
+
+    def around(atom: int, n_bonds: int) -> set[int]:
+        reached = {atom}
+        for _ in range(n_bonds):
+            reached |= {b for a in reached for b in atoms.neighbours[a] if frozenset((a, b)) not in cut}
+        return reached
+
+    return [(around(i, 2), around(j, 2)) for i, j in cut_bonds.tolist() if j not in around(i, MACROCYCLE - 1)]
+
+
 def disulfide_bonds(atoms: Atoms) -> np.ndarray:
     """Return a mask (n_bonds,) of the S-S bonds between different residues."""
     i, j = atoms.bonds[:, 0], atoms.bonds[:, 1]
