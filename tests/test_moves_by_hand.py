@@ -113,6 +113,17 @@ def test_after_a_trajectory_that_failed_forces_and_momenta_are_new(monkeypatch):
         assert np.abs(a - b).max() < 1e-9
 
 
+@pytest.mark.parametrize(("soft", "missing"), [("all", ["phi 2", "phi 4"]), ("phi psi chi", [])])
+def test_pivots_turn_nothing_within_rings(soft, missing):
+    """Where rings are soft, phi of proline would tear the bond that closes its ring."""
+    tree = ptd.build_tree(ptd.build_peptide("APAP"), soft)
+    named = {f"{c.kind} {c.residue}": i for i, c in enumerate(tree.coordinates) if c.kind in ("phi", "psi")}
+    places = ptd.PivotMove().places(tree).tolist()
+    assert [name for name, i in named.items() if i not in places] == missing and set(places) < set(range(tree.n_dof))
+    assert sorted(named.values()) == sorted(ptd.TorsionMove(["phi", "psi"]).places(tree).tolist())
+    assert len(ptd.TorsionMove().places(tree)) == tree.n_torsions
+
+
 def free_chain():
     """Return a sampler of a chain of three torsions without forces."""
     tree, system = ptd.bead_chain(6, 0.15, 1.9, 12.0), openmm.System()

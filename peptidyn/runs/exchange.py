@@ -11,6 +11,7 @@ import openmm
 
 from peptidyn._version import __version__
 from peptidyn.core.one_core import OneCore
+from peptidyn.engine.kinetic_metric import slow_torsions
 from peptidyn.io.structure import Structure
 from peptidyn.model.rings import describe_cuts
 from peptidyn.runs.estimates import describe_times
@@ -89,6 +90,8 @@ def exchange(
             check_goal(replicas.iterations, chosen.iterations, recorded.iterations, "iterations")
             place.write_settings(chosen)
             say(f"continuing from iteration {replicas.iterations} of {chosen.iterations}")
+        for text in slow_torsions(replicas.recipe.tree):
+            say(f"note: {text}")
         _tune(replicas, chosen, say)
         one_core = where["backend"] == "serial" and needs_one_core(chosen, model.tree.n_atoms)
         _advance(replicas, chosen.iterations, one_core, progress)
@@ -150,7 +153,7 @@ def _summarise(replicas: ReplicaExchange, settings: ExchangeSettings, model: Run
         "coordinates": {name: len(places) for name, places in model.tree.groups.items()},
         "metric": settings.metric_word,
         "distribution": settings.distribution,
-        "notes": describe_cuts(model.tree.atoms, model.tree.cut_bonds),
+        "notes": describe_cuts(model.tree.atoms, model.tree.cut_bonds) + slow_torsions(replicas.recipe.tree),
         "complete": replicas.iterations >= settings.iterations,
     }
 

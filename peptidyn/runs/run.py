@@ -217,10 +217,15 @@ def _continue(settings: RunSettings, folder: RunFolder, say: Say) -> tuple[Torsi
 
 
 def pivot_move(tree: TreeModel, tries: float) -> PivotMove:
-    """Return pivot moves in a row, about `tries` of them; ArgumentError if the tree has no soft phi and psi."""
+    """Return pivot moves in a row, about `tries` of them; ArgumentError if the tree has no phi and psi to turn."""
     if not set(BACKBONE) <= {c.kind for c in tree.torsions}:
         raise ArgumentError("pivot moves turn phi and psi, and the tree has no such soft torsions; leave pivots out")
-    return PivotMove(tries=max(1, round(tries)))
+    move = PivotMove(tries=max(1, round(tries)))
+    if not len(move.places(tree)):
+        raise ArgumentError(
+            "pivot moves turn phi and psi outside of rings and loops, and there are none; leave pivots out"
+        )
+    return move
 
 
 def _pivots(settings: RunSettings, tree: TreeModel, extra: dict[str, Any]) -> PivotMove | None:

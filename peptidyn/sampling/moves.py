@@ -34,6 +34,7 @@ from peptidyn.core.units import plain
 from peptidyn.engine.kinetic_metric import LANGEVIN_STEPS
 from peptidyn.integrators.stepper import THERMAL_TOLERANCE, MetropolisStepper, Stepper
 from peptidyn.io.virtual_sites import virtual_sites
+from peptidyn.model.tree import TreeModel
 from peptidyn.sampling.tuning import StepTuner
 from peptidyn.sampling.walker import Walker
 
@@ -435,14 +436,16 @@ class TorsionMove(Move):
                         f"{type(self).__name__} shall turn {kind!r} and the tree has no such soft torsion; it has "
                         f"{', '.join(there) or 'none'}"
                     )
-            self._places = np.array(
-                [i for i in tree.torsion_index.tolist() if not self.kinds or tree.coordinates[i].kind in self.kinds],
-                dtype=np.int64,
-            )
+            self._places = self.places(tree)
             if not len(self._places):
                 raise ArgumentError(f"{type(self).__name__} finds no soft torsion in the tree; give build_tree some")
             self._walker = walker
         return self._places
+
+    def places(self, tree: TreeModel) -> np.ndarray:
+        """Return the coordinates (n,) of a tree that may be turned."""
+        found = [i for i in tree.torsion_index.tolist() if not self.kinds or tree.coordinates[i].kind in self.kinds]
+        return np.array(found, dtype=np.int64)
 
 
 class PivotMove(TorsionMove):
@@ -465,6 +468,24 @@ class PivotMove(TorsionMove):
 
     def __init__(self, *, turn: float = 180.0, tries: int = 1, target: float = 0.1):
         super().__init__(BACKBONE, turn=turn, tries=tries, target=target)
+
+    def places(self, tree: TreeModel) -> np.ndarray:
+        """Return the phi and psi (n,) that can turn far: those in rings and loops would tear the bond that closes them."""
+        return np.setdiff1d(super().places(tree), list(_loop_coordinates(tree)))
+
+
+def _loop_coordinates(tree: TreeModel) -> set[int]:
+    """Return the coordinates that change the length of a bond which was left out of the tree."""
+    parent, coordinate = tree.parent.tolist(), tree.coordinate.tolist()
+
+    def above(atom: int) -> set[int]:
+        found, link = set(), int(tree.atom_link[atom])
+        while link >= 0:
+            found.add(coordinate[link])
+            link = parent[link]
+        return found
+
+    return set().union(*(above(i) ^ above(j) for i, j in tree.cut_bonds.tolist()))
 
 
 def metric_timestep(moves: Sequence[Move]) -> tuple[float | None, float | None]:
