@@ -234,3 +234,20 @@ def test_an_amide_is_a_carbon_with_a_terminal_oxygen():
     assert "amide" not in kinds(ether, "rotor omega") and len(kinds(ether, "rotor")) == 2
     ketone = molecule("CCCCO", [(0, 1), (1, 2), (1, 4), (2, 3)], [*x, aside], [1, 1, 2, 1])
     assert kinds(ketone, "rotor omega") == ["rotor"]
+
+
+def test_a_rotor_between_residues_belongs_to_the_first():
+    for residues, owner in (((0, 0, 1, 1), 0), ((1, 1, 0, 0), 0)):
+        (rotor,) = ptd.build_tree(chain("CCCC", residues=residues), soft="rotor").torsions
+        assert rotor.residue == owner and rotor.atoms == (0, 1, 2, 3)
+
+
+@pytest.mark.parametrize("soft", ["phi psi omega methyl", "all"])
+@pytest.mark.parametrize("root", [0, -1])
+def test_torsions_are_named_along_the_chain_from_either_end(dipeptide, soft, root):
+    """phi is C-N-CA-C and psi N-CA-C-N, wherever the tree begins."""
+    tree = ptd.build_tree(dipeptide, soft, root=root % dipeptide.n_atoms)
+    names = dipeptide.atoms.name
+    for kind, bond in (("phi", ["N", "CA"]), ("psi", ["CA", "C"])):
+        found = [[str(names[a]) for a in c.atoms[1:3]] for c in tree.torsions if c.kind == kind]
+        assert found == [bond] * 2
