@@ -9,7 +9,13 @@ import pytest
 from scipy.integrate import quad
 from scipy.stats import norm
 
-from peptidyn.analysis.melting import melting_curve
+from peptidyn.analysis.melting import (
+    Curve,
+    boltzmann_slopes,
+    heat_capacity,
+    melting_curve,
+    melting_temperature,
+)
 from peptidyn.analysis.observables import basin_of, is_helical
 from peptidyn.analysis.transitions import count_transitions, well_of
 from peptidyn.core.statistics import r_hat, statistical_inefficiency, weighted_average
@@ -137,3 +143,82 @@ def test_r_hat_looks_at_the_ends_of_longer_series():
     short, long = np.array([0.0, 1, 0, 1, 3, 4, 3, 4]), np.array([90.0, 80, 2, 0, 1, 1, 0, 2, 1, 3])
     assert r_hat([short, long]) == pytest.approx(r_hat([short, long[2:]]))
     assert r_hat([long[:9]]) == pytest.approx(r_hat([long[1:9]]))
+
+
+@pytest.mark.parametrize(
+    ("options", "blocks", "slowest"),
+    [
+        ({}, 10, 1.0),  # at most
+        ({"memory": 15.0}, 6, 15.0),  # 300 frames are six blocks of three times 15 frames
+        ({"memory": 1000.0}, 5, 1000.0),  # at least
+        ({"runs": 2, "memory": 7.0}, 14, 7.0),  # 150 frames of each run are seven blocks
+        ({"blocks": 3, "memory": 7.0}, 3, 7.0),
+    ],
+)
+def test_how_many_blocks_a_curve_has(options, blocks, slowest):
+    values = np.tile([0.0, 1.0], (3, 150))  # frame by frame up and down, which counts as independent
+    curve = melting_curve(values, np.zeros(values.shape), T, T[:1], **options)
+    assert len(curve.replicates) == blocks and curve.inefficiency == pytest.approx(slowest)
+
+
+def test_a_short_run_has_blocks_of_two_frames():
+    curve = melting_curve(np.tile([0.0, 1.0], (3, 3)), np.zeros((3, 6)), T, T[:1])
+    assert len(curve.replicates) == 3
+
+
+def test_the_inefficiency_of_a_curve_is_that_of_the_slowest_value_in_any_run():
+    """Equal energies; the second value lasts long in the second of two runs, and is far from its mean there."""
+    rng = np.random.default_rng(2)
+    first, second = rng.standard_normal((2, 400)), np.tile([1.0, -1.0], (2, 200))
+    second[1] = np.repeat(rng.standard_normal(20), 20)
+    values = np.stack([first.ravel(), second.ravel()], axis=1)
+    curve = melting_curve(values[None], np.zeros((1, 800)), T[:1], T[:1], runs=2)
+    slowest = statistical_inefficiency(second[1])
+    assert slowest > 5 and curve.inefficiency == pytest.approx(slowest, rel=1e-9)
+
+
+def test_weights_of_frames_count_in_a_curve():
+    """Equal energies and weights 1 and 3: the mean of 0 and 1 is 3/4, whatever all of them are multiplied with."""
+    values = np.tile([0.0, 1.0], (2, 10))
+    weights = np.log(np.tile([1.0, 3.0], (2, 10))) + 800.0
+    curve = melting_curve(values, np.zeros(values.shape), T[:2], T[:1], log_weights=weights, blocks=5)
+    assert curve.mean == pytest.approx([0.75]) and curve.error == pytest.approx([0.0], abs=1e-9)
+
+
+def test_the_heat_capacity_by_hand():
+    """Energies 100 and 106 in equal parts at 300 K have the variance 9; one of ten blocks is another one."""
+    energies = np.tile([100.0, 106.0], 20)[None]
+    energies[0, :4] = 103.0
+    found = heat_capacity(energies, T[:1], T[:1], blocks=10)
+    unit = BOLTZMANN * 300.0**2
+    assert found.mean == pytest.approx([9.0 * 0.9 / unit])
+    without = np.array([9.0] + [9.0 * 8 / 9] * 9) / unit
+    assert found.error[0] == pytest.approx(np.sqrt(0.9 * ((without - without.mean()) ** 2).sum()))
+
+
+def test_a_curve_melts_where_it_last_falls_through_one_half():
+    """From 0.8 at 320 K to 0.3 at 340 K: 0.5 is three fifths of the way. Before, it fell and rose again."""
+    at, y = np.array([280.0, 300.0, 320.0, 340.0, 360.0]), np.array([0.9, 0.4, 0.8, 0.3, 0.1])
+    curve = Curve(at, y, np.zeros(5), np.array([y, y + 0.1]), 1.0)
+    found, error = melting_temperature(curve)
+    assert found == pytest.approx(332.0)
+    assert error == pytest.approx(np.sqrt(0.5 * 2 * 2.0**2))  # 332 and 336 K without either of two blocks
+    assert melting_temperature(curve, 0.35)[0] == pytest.approx(338.0)
+    assert np.isnan(melting_temperature(Curve(at, y + 1.0, np.zeros(5), np.array([y, y]) + 1.0, 1.0))[0])
+
+
+def test_slopes_of_two_energies_are_their_odds():
+    """Energies 0 and e: the likeliest slope is the ratio of odds, and its variance the sum of 1 / n of all counts."""
+    e, n, high = 5.0, 120, (30, 40, 60)  # frames with the energy e at every temperature, as even as can be
+    energies = np.array([np.where(np.arange(n) % (n // k) == 0, e, 0.0) for k in high])
+    slopes, errors = boltzmann_slopes(energies, T)
+    beta = 1 / (BOLTZMANN * T)
+    for i in range(2):
+        odds = [np.log(k / (n - k)) for k in high[i : i + 2]]
+        step = e * (beta[i] - beta[i + 1])
+        assert slopes[i] == pytest.approx((odds[1] - odds[0]) / step, rel=1e-8)
+        variance = sum(1 / k + 1 / (n - k) for k in high[i : i + 2])
+        assert errors[i] == pytest.approx(np.sqrt(variance) / step, rel=1e-8)
+    slow = np.sort(energies, axis=1)[:, ::-1]  # all of one energy first
+    memory = max(statistical_inefficiency(one) for one in slow[:2])
+    assert boltzmann_slopes(slow, T)[1][0] == pytest.approx(np.sqrt(memory) * errors[0], rel=1e-8)

@@ -9,6 +9,7 @@ from scipy.stats import norm
 
 import peptidyn as ptd
 from peptidyn.core.errors import ArgumentError
+from peptidyn.core.statistics import statistical_inefficiency
 
 
 def correlated(n, rho, rng, columns=1):
@@ -71,3 +72,59 @@ def test_refusals():
         ptd.compare_distributions([1.0, np.nan], [2.0, 3.0])
     with pytest.raises(ArgumentError, match="2 values per frame, 3 bins"):
         ptd.compare_distributions(np.zeros((5, 2)), np.zeros((5, 2)), bins=[2, 2, 2])
+
+
+def turns(n, period):
+    """Return 1 in every `period`-th frame, else 0: a series that counts frame by frame, since it never stays."""
+    return np.arange(n) % period == 0
+
+
+def test_two_cells_by_hand():
+    """80 frames, half of them in the right cell, and 160, a quarter of them there."""
+    a, b = np.where(turns(80, 2), 0.7, 0.2), np.where(turns(160, 4), 1.3, -0.1)  # the last two lie outside
+    found = ptd.compare_distributions(a, b, bins=2, limits=(0, 1))
+    assert found.total_variation == pytest.approx(0.25) and found.independent == (80.0, 160.0)
+    # a third of all frames is in the right cell
+    assert found.noise == pytest.approx(np.sqrt(2 / np.pi) * np.sqrt(2 / 9 * (1 / 80 + 1 / 160)))
+    z = 0.25 / np.sqrt(0.25 / 80 + 0.1875 / 160)
+    assert found.p_value == pytest.approx(2 * 2 * norm.sf(z), rel=1e-9)
+
+
+def test_rare_cells_are_compared_together():
+    """Cells 2 and 3 hold 8 frames of the first sample each, and none of the second: fewer than 20."""
+    a, b = np.where(turns(160, 2), 0.5, 1.5), np.where(turns(160, 2), 1.5, 0.5)
+    a[::20], a[10::20] = 2.5, 3.5
+    found = ptd.compare_distributions(a, b, bins=4, limits=(0, 4))
+    assert found.total_variation == pytest.approx(0.1) and found.independent == (160.0, 160.0)
+    share = (0.4 + 0.5) / 2, 0.5, 0.025, 0.025
+    spread = sum(np.sqrt(p * (1 - p) * 2 / 160) for p in share)
+    assert found.noise == pytest.approx(0.5 * np.sqrt(2 / np.pi) * spread)
+    z = 0.1 / np.sqrt(0.09 / 160)  # of both rare cells; the left one differs as much, with the larger error
+    assert found.p_value == pytest.approx(3 * 2 * norm.sf(z), rel=1e-9)
+
+
+def test_correlated_frames_count_less():
+    """Stretches of 30 frames in one cell; errors and independent samples follow their correlation."""
+    a, b = np.tile(np.repeat([0.2, 0.7], 30), 20), np.where(turns(1200, 4), 0.7, 0.2)
+    g = statistical_inefficiency(a)
+    found = ptd.compare_distributions(a, b, bins=2, limits=(0, 1))
+    assert g > 5 and found.independent == (pytest.approx(1200 / g), 1200.0)
+    z = 0.25 / np.sqrt(g * 0.25 / 1200 + 0.1875 / 1200)
+    assert found.p_value == pytest.approx(2 * 2 * norm.sf(z), rel=1e-9)
+
+
+@pytest.mark.parametrize("bins", [[2, 3], [[0, 1, 2], [0, 1, 2, 3]]])
+def test_cells_of_two_columns(bins):
+    """All six cells are told apart: shares 1..6 of 21 against 6..1."""
+    cells = np.array([(i + 0.5, j + 0.5) for i in range(2) for j in range(3)])
+    a, b = (np.tile(np.repeat(cells, shares, axis=0), (40, 1)) for shares in (range(1, 7), range(6, 0, -1)))
+    limits = None if isinstance(bins[0], list) else [(0, 2), (0, 3)]
+    found = ptd.compare_distributions(a, b, bins=bins, limits=limits)
+    assert found.total_variation == pytest.approx((5 + 3 + 1) / 21)
+
+
+def test_samples_of_one_cell_each():
+    """Nothing varies, so that no error is known: they are equal, or they are not."""
+    same, other = np.full(50, 0.2), np.full(50, 0.8)
+    assert ptd.compare_distributions(same, same, bins=2, limits=(0, 1)).p_value == 1.0
+    assert ptd.compare_distributions(same, other, bins=2, limits=(0, 1)).p_value == 0.0

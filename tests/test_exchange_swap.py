@@ -16,6 +16,7 @@ import peptidyn as ptd
 from peptidyn.core.statistics import statistical_inefficiency
 from peptidyn.core.units import BOLTZMANN
 from peptidyn.sampling.exchange import count_round_trips
+from peptidyn.sampling.tuning import StepTuner
 from peptidyn.sampling.walker import Walker
 
 T = np.array([300.0, 330.0, 400.0])
@@ -194,3 +195,48 @@ def test_a_round_trip_goes_up_and_comes_down():
     walks = {0: [0, 1, 2, 1], 1: [0, 2, 0], 2: [0, 2, 0, 2, 1, 0, 2]}
     assert [count_round_trips(np.array(walk)[:, None], 3)[0] for walk in walks.values()] == list(walks)
     assert count_round_trips(np.array([2, 0, 2, 1])[:, None], 3)[0] == 0
+
+
+def test_a_warm_up_gives_every_temperature_the_steps_found_there():
+    """Moves with a record get its step, those without keep theirs; replicas go on from where they were left."""
+    exchange, _ = exchange_with((0.0, 0.0, 0.0))
+    steps, asked = exchange.steps.copy(), []
+
+    class Tuned(Recorded):
+        def run(self, function, tasks, recipe):
+            for task in tasks:
+                asked.append({**inspect.signature(function).bind(recipe, *task).arguments, "steps": task[2].copy()})
+            return [
+                ({**task[0], "momentum": np.full(7, float(r))}, [None, StepTuner(0.001 * (r + 1), 0.5)])
+                for r, task in enumerate(tasks)
+            ]
+
+    exchange.backend = Tuned((0.0, 0.0, 0.0))
+    records = exchange.warm_up(7)
+    assert [task["temperature"] for task in asked] == T.tolist() and {task["sweeps"] for task in asked} == {7}
+    assert all(np.array_equal(task["steps"], row) for task, row in zip(asked, steps, strict=True))
+    assert np.array_equal(exchange.steps[:, 0], steps[:, 0])
+    assert exchange.steps[:, 1] == pytest.approx([0.001, 0.002, 0.003])
+    assert [replica["momentum"][0] for replica in exchange.replicas] == [0.0, 1.0, 2.0]
+    assert exchange.tuned and [row[0] for row in records] == [None] * 3
+
+
+def test_the_summary_by_hand():
+    exchange, _ = exchange_with((10.0, 10.0, 900.0))
+    none = exchange.summary()
+    assert none["exchange_acceptance"] == [None, None] and none["move_acceptance"] == [[None, None]] * 3
+    assert none["force_calls"] == none["iterations"] == none["frames_per_replica"] == 0
+    exchange.run(4)
+    found = exchange.summary()
+    assert (found["iterations"], found["frames_per_replica"]) == (4, 4 * exchange.sweeps // exchange.every)
+    assert found["exchange_acceptance"] == [1.0, 0.0] and found["temperatures_K"] == T.tolist()
+    assert found["move_acceptance"][2] == pytest.approx([12 / 102] * 2)  # its replica never leaves 400 K
+    assert found["force_calls"] == 4 * 2 * (1000 + 1001 + 1002)
+    assert np.array_equal(exchange.move_counts[2], np.full((2, 3), 4) * (102, 12, 1002))
+
+
+def test_walks_that_begin_or_stay_in_the_middle():
+    """The way down before the first start does not count, and turning back half way is no trip."""
+    walks = {0: [1, 1, 1], 1: [1, 2, 1, 0, 1, 2, 2, 1, 0], 2: [2, 0, 1, 0, 2, 0, 0, 2, 0, 2]}
+    for trips, walk in walks.items():
+        assert count_round_trips(np.array(walk)[:, None], 3).tolist() == [trips]

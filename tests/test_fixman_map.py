@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from real_structures import DATA, load
 
 import peptidyn as ptd
 from peptidyn.core.errors import ArgumentError
-from peptidyn.metric.fixman_map import FixmanMap
+from peptidyn.metric.fixman_map import FixmanMap, _backbone_pair
 
 
 def test_map_of_capped_alanine():
@@ -45,6 +47,7 @@ def test_the_map_is_u_f_at_its_angles():
     tree = ptd.build_tree(load(DATA / "ala1.pdb"), "phi psi")
     chart = ptd.fixman_map(tree, 2, points=12)
     kinds = [c.kind for c in tree.torsions]
+    assert chart.energy.min() == 0.0
 
     def half_log_det(phi, psi):
         torsions = np.deg2rad([{"phi": phi, "psi": psi}[kind] for kind in kinds])
@@ -54,3 +57,15 @@ def test_the_map_is_u_f_at_its_angles():
     for phi, psi in ((30.0, -120.0), (-150.0, 60.0), (0.0, 90.0)):
         assert half_log_det(phi, psi) - chart.at(phi, psi) == pytest.approx(zero, abs=1e-9)
         assert abs(chart.at(phi, psi) - chart.at(psi, phi)) > 0.005
+
+
+def test_a_residue_is_found_by_its_number_and_chain():
+    """Residues 2 and 3 of chain A and residue 2 of chain B; phi of A 2 comes after its psi, and B 3 has no phi."""
+    rows = [("psi", "2", "A", 1), ("chi1", "2", "A", 1), ("phi", "2", "A", 1), ("phi", "3", "A", 2)]
+    rows += [("psi", "3", "A", 2), ("phi", "2", "B ", 4), ("psi", "2", "B ", 4), ("psi", "3", "B ", 5)]
+    coordinates = [SimpleNamespace(kind=k, residue_id=i, chain=c, residue=r) for k, i, c, r in rows]
+    tree = SimpleNamespace(coordinates=coordinates, atoms=SimpleNamespace(residue_label=lambda r: f"label {r}"))
+    assert _backbone_pair(tree, "2", "A") == (2, 0, "label 1") and _backbone_pair(tree, "2", "B") == (5, 6, "label 4")
+    assert _backbone_pair(tree, "3", None) == (3, 4, "label 2")
+    with pytest.raises(ArgumentError, match="several chains have a residue 2"):
+        _backbone_pair(tree, "2", None)

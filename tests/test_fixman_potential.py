@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+import butane
 import numpy as np
 import pytest
 from openmm import unit
@@ -169,6 +170,26 @@ def test_torque_of_bond_lengths():
         e = h * np.eye(tree.n_coordinates)[k]
         u = potential.energies(np.stack([tree.q_reference + s * e for s in (-2, -1, 1, 2)]))
         assert -(8 * (u[2] - u[1]) - (u[3] - u[0])) / (12 * h) == pytest.approx(torques[0, k], abs=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("soft", "bends", "stretches"), [("bends; bonds in index 0 to 2", 2, 2), ("bends", 2, 0), ("bonds", 0, 3)]
+)
+def test_angles_and_bonds_have_a_measure(soft, bends, stretches):
+    """U_F is kT/2 ln(det M) with the dense matrix, less kT ln(r^2) of every soft bond and kT ln sin of every angle."""
+    chain = butane.make_tree()
+    structure = ptd.Structure.from_openmm(
+        butane.make_topology(), butane.make_system(), chain.positions(chain.reference)
+    )
+    tree = ptd.build_tree(structure, soft)
+    assert (len(tree.bend_index), len(tree.stretch_index)) == (bends, stretches)
+    potential, dense = ptd.FixmanPotential(tree, 300.0), ptd.get_solver("dense")
+    rng = np.random.default_rng(1)
+    q = tree.q_reference + rng.uniform(-0.05, 0.05, (3, tree.n_coordinates))
+    log_det = np.array([dense.log_det(tree, tree.reference.replace(q=one)) for one in q])
+    log_j = np.log(np.sin(q[:, tree.bend_index])).sum(axis=1) + np.log(q[:, tree.stretch_index] ** 2).sum(axis=1)
+    assert potential.energies(q) == pytest.approx(potential.kT * (0.5 * log_det - log_j), rel=1e-9)
+    assert potential.energies(q[:1]) == pytest.approx(potential.energies(q)[:1], rel=1e-12)
 
 
 def test_batches_agree_with_single_states():

@@ -332,3 +332,25 @@ def test_nothing_that_was_computed_outlives_a_move(tree, how):
     fresh = Mover(tree, mover.state, mover.momentum)
     for a, b in zip(everything(mover), everything(fresh), strict=True):
         assert np.abs(a - b).max() < 1e-10 * max(1.0, np.abs(b).max())
+
+
+def test_moves_that_wait_are_made_before_something_is_set(tree):
+    """A kick that was noted changes the momenta there were, not those that are set; a new place does not drop it."""
+    mover, normals = start(tree, 4)
+    p, torque = mover.momentum.copy(), potential(mover)[1]
+    mover.kick(torque, STEP)
+    mover.momentum = normals[0]
+    assert np.array_equal(mover.momentum, normals[0])
+    mover.momentum = p
+    mover.kick(torque, STEP)
+    mover.set_state(tree.reference)
+    assert np.abs(mover.momentum - p - STEP * torque).max() < 1e-12
+    assert np.array_equal(mover.q, tree.q_reference)
+
+
+def test_two_kicks_with_torques_of_their_own(tree):
+    mover, normals = start(tree, 4)
+    p = mover.momentum.copy()
+    mover.kick(normals[0], 0.5)
+    mover.kick(normals[1], 2.0)
+    assert np.abs(mover.momentum - p - 0.5 * normals[0] - 2.0 * normals[1]).max() < 1e-12

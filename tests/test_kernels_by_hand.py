@@ -14,7 +14,7 @@ from scripted_random import Script
 import peptidyn as ptd
 from peptidyn.core.errors import SolverError
 from peptidyn.integrators.mover import Mover
-from peptidyn.kernels.motions import DRIFT_ITERATIONS, _turn_base
+from peptidyn.kernels.motions import DRIFT_ITERATIONS, _mix, _turn_base
 from peptidyn.model.build import build_tree
 from peptidyn.solvers.dense import mass_matrix
 
@@ -79,6 +79,7 @@ def test_a_drift_solves_its_equation_to_the_last_digits(soft):
     mover = at_random(tree, kT=2.5)
     state, p = mover.state, mover.momentum.copy()
     assert mover.drift(h)
+    assert mover.iterations.max() < 15 and mover.fallbacks == 0  # corrections shrink
     end = mover.state
     push = tree.masses[:, None] * (tree.positions(end) - tree.positions(state)) / h
     joints = np.zeros(tree.n_dof)
@@ -114,6 +115,19 @@ def test_drifts_that_need_anderson_solve_the_same_equation():
         if needed == 2:
             break
     assert needed == 2
+
+
+@pytest.mark.parametrize("used", [1, 2, 5])
+def test_the_mixture_of_anderson_is_the_nearest_one(used):
+    """Least squares by numpy; a row of zeros counts nothing."""
+    rng = np.random.default_rng(used)
+    df, f, mix = rng.normal(size=(5, 9)), rng.normal(size=9), np.full(5, np.nan)
+    _mix(df, f, used, mix)
+    assert mix[:used] == pytest.approx(np.linalg.lstsq(df[:used].T, f)[0], rel=1e-8)
+    df[used - 1] = 0.0
+    _mix(df, f, used, mix)
+    rest = np.linalg.lstsq(df[: used - 1].T, f)[0]
+    assert mix[:used] == pytest.approx([*rest, 0.0], rel=1e-8, abs=1e-12)
 
 
 def test_angles_do_not_pass_180_degrees():

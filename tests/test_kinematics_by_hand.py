@@ -61,6 +61,29 @@ def test_velocities_are_slopes_of_positions(tree):
     assert inert.momenta(state, v) == pytest.approx(expected, abs=1e-12)
 
 
+def test_single_atoms_among_molecules():
+    """An ion, a chain of four and another ion: forces on ions are their own, and nobody else's."""
+    tree = build_tree(beads([-1, -1, 1, 2, 3, -1], np.random.default_rng(5)), soft="rotor")
+    rng = np.random.default_rng(6)
+    state, F = random_state(tree, rng), rng.normal(size=(6, 3))
+    forces, chain = tree.generalized_forces(state, F), slice(1, 5)
+    assert tree.n_dof == 3 + 7 + 3
+    assert forces[:3] == pytest.approx(F[0], abs=1e-14) and forces[10:] == pytest.approx(F[5], abs=1e-14)
+    x = tree.positions(state)
+    arm = x[chain] - state.base_position[1]
+    assert forces[3:6] == pytest.approx(np.cross(arm, F[chain]).sum(axis=0), abs=1e-12)
+    assert forces[6:9] == pytest.approx(F[chain].sum(axis=0), abs=1e-12)
+    axis = (x[3] - x[2]) / np.linalg.norm(x[3] - x[2])
+    assert forces[9] == pytest.approx(axis @ np.cross(x[4] - x[3], F[4]), abs=1e-12)
+    v = rng.normal(size=13)
+    moving = tree.velocities(state, v)
+    assert np.array_equal(moving[0], v[:3]) and np.array_equal(moving[5], v[10:])
+    turning = v[6:9] + np.cross(v[3:6], arm)
+    turning[3] += v[9] * np.cross(axis, x[4] - x[3])
+    assert moving[chain] == pytest.approx(turning, abs=1e-12)
+    assert tree.momenta(state, v) == pytest.approx(tree.generalized_forces(state, tree.masses[:, None] * moving))
+
+
 def test_inertias_turn_with_their_links():
     """R I R^T about the centre p + R c, with inertias that have all six components."""
     rng = np.random.default_rng(4)

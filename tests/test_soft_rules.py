@@ -180,3 +180,74 @@ def test_unknown_orders_are_not_single(dipeptide):
         dipeptide.masses,
     )
     assert kinds(bare, "phi psi omega methyl") == kinds(dipeptide, "phi psi omega methyl")
+
+
+CHI_ATOMS = {
+    "R": ["N CA CB CG", "CA CB CG CD", "CB CG CD NE", "CG CD NE CZ", "CD NE CZ NH1"],
+    "N": ["N CA CB CG", "CA CB CG OD1"],
+    "I": ["N CA CB CG1", "CA CB CG1 CD1"],
+    "K": ["N CA CB CG", "CA CB CG CD", "CB CG CD CE", "CG CD CE NZ"],
+    "M": ["N CA CB CG", "CA CB CG SD", "CB CG SD CE"],
+    "F": ["N CA CB CG", "CA CB CG CD1"],
+    "T": ["N CA CB OG1"],
+    "V": ["N CA CB CG1"],
+    "A": [],
+}
+"""By IUPAC; the delta carbon of isoleucine is written as PDB files do."""
+
+
+def chis_of(structure, soft="chi"):
+    """Return (kind, names of atoms) of all side-chain torsions, residue by residue."""
+    torsions = sorted(ptd.build_tree(structure, soft).torsions, key=lambda c: (c.residue, c.kind))
+    names = structure.atoms.name
+    return [(c.kind, " ".join(str(names[a]) for a in c.atoms)) for c in torsions]
+
+
+@pytest.fixture(scope="module")
+def side_chains():
+    return ptd.build_peptide("".join(CHI_ATOMS), phi=-75, psi=60)
+
+
+def test_side_chain_torsions_have_the_atoms_of_iupac(side_chains):
+    assert chis_of(side_chains) == [
+        (f"chi{i}", atoms) for chis in CHI_ATOMS.values() for i, atoms in enumerate(chis, 1)
+    ]
+
+
+def test_side_chains_of_unknown_residues_are_named_by_their_depth():
+    """Lysine, phenylalanine and valine under another name have the same torsions: bonds are counted from CA."""
+    known = ptd.build_peptide("AKFVM", phi=-75, psi=60)
+    atoms = known.atoms
+    other = np.where(np.isin(atoms.residue_name, ["LYS", "PHE", "VAL", "MET"]), "XAA", atoms.residue_name)
+    renamed = Beads(replace(atoms, residue_name=other), known.positions, known.masses)
+    assert chis_of(renamed) == chis_of(known) and len(chis_of(known)) == 4 + 2 + 1 + 3
+    assert kinds(renamed, "methyl polar") == kinds(known, "methyl polar")
+
+
+def test_an_amide_is_a_carbon_with_a_terminal_oxygen():
+    """C-C(-O-C)-N-C turns: its oxygen goes on. C-C(=O)-C-C turns as well: no nitrogen."""
+    x = chain("CCNC").positions
+    aside = x[1] + [0.0, -0.05, 0.13]
+    ether = molecule(
+        "CCNCOC", [(0, 1), (1, 2), (1, 4), (2, 3), (4, 5)], [*x, aside, aside + [0.0, -0.14, 0.0]], [1.0] * 5
+    )
+    assert "amide" not in kinds(ether, "rotor omega") and len(kinds(ether, "rotor")) == 2
+    ketone = molecule("CCCCO", [(0, 1), (1, 2), (1, 4), (2, 3)], [*x, aside], [1, 1, 2, 1])
+    assert kinds(ketone, "rotor omega") == ["rotor"]
+
+
+def test_a_rotor_between_residues_belongs_to_the_first():
+    for residues, owner in (((0, 0, 1, 1), 0), ((1, 1, 0, 0), 0)):
+        (rotor,) = ptd.build_tree(chain("CCCC", residues=residues), soft="rotor").torsions
+        assert rotor.residue == owner and rotor.atoms == (0, 1, 2, 3)
+
+
+@pytest.mark.parametrize("soft", ["phi psi omega methyl", "all"])
+@pytest.mark.parametrize("root", [0, -1])
+def test_torsions_are_named_along_the_chain_from_either_end(dipeptide, soft, root):
+    """phi is C-N-CA-C and psi N-CA-C-N, wherever the tree begins."""
+    tree = ptd.build_tree(dipeptide, soft, root=root % dipeptide.n_atoms)
+    names = dipeptide.atoms.name
+    for kind, bond in (("phi", ["N", "CA"]), ("psi", ["CA", "C"])):
+        found = [[str(names[a]) for a in c.atoms[1:3]] for c in tree.torsions if c.kind == kind]
+        assert found == [bond] * 2

@@ -9,6 +9,7 @@ from scipy.spatial.transform import Rotation
 
 from peptidyn.core.geometry import matrix_to_quaternion, quaternion_to_matrix, rotate_about
 from peptidyn.model.build import build_tree
+from peptidyn.model.fitting import fit_frames
 
 
 def deformed_body(seed):
@@ -44,13 +45,29 @@ def test_the_misfit_is_the_largest_deviation_of_an_atom(seed):
     assert tree.fit(x).max_misfit == pytest.approx(left.max(), rel=1e-7)
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize(("parents", "soft"), [([-1, 0, 1, 2, 1], "none"), ([-1, 0, 1, 2, 3, 4, -1], "rotor")])
+def test_many_frames_are_fitted_as_one_by_one(parents, soft):
+    """A rigid body, and a chain beside an ion, each deformed in four ways; the worst unit differs."""
+    rng = np.random.default_rng(7)
+    tree = build_tree(beads(parents, rng), soft=soft)
+    frames = tree.positions(tree.reference) + 0.02 * rng.normal(size=(4, tree.n_atoms, 3))
+    fits = fit_frames(tree, frames)
+    for f, x in enumerate(frames):
+        one = tree.fit(x)
+        assert fits.q[f] == pytest.approx(one.state.q, abs=1e-12)
+        assert fits.base_position[f] == pytest.approx(one.state.base_position, abs=1e-12)
+        assert fits.base_rotation[f] == pytest.approx(one.state.base_rotation, abs=1e-12)
+        assert fits.misfit[f] == one.max_misfit == one.misfit.max() and fits.worst_link[f] == one.worst_link
+        assert one.misfit[one.worst_link] == one.max_misfit and fits.rebuilt_rmsd[f] == one.rebuilt_rmsd
+
+
+@pytest.mark.parametrize("seed", range(10))
 def test_rotations_are_those_of_scipy(seed):
     """Quaternions (w, x, y, z), there and back, and turns about an axis from the right."""
     rng = np.random.default_rng(seed)
     turn, axis, angle = Rotation.random(random_state=rng), rng.normal(size=3), rng.uniform(-3, 3)
-    if seed >= 4:  # half turns, where the largest component is not w
-        turn = Rotation.from_rotvec((np.pi - 0.01) * np.eye(3)[seed % 3])
+    if seed >= 4:  # about half a turn, where the largest component is x, y or z: some less, some more
+        turn = Rotation.from_rotvec((np.pi - 0.4 if seed < 7 else np.pi + 0.4) * np.roll([0.8, 0.48, -0.36], seed))
     axis /= np.linalg.norm(axis)
     R, q, out = turn.as_matrix(), np.empty(4), np.empty((3, 3))
     matrix_to_quaternion(R, q)

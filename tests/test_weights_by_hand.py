@@ -54,3 +54,15 @@ def test_energies_of_frames_are_those_of_the_dense_matrix():
     assert found.log_det == pytest.approx(log_det, abs=1e-6)
     assert found.energy == pytest.approx(0.5 * found.kT * np.array(log_det), abs=1e-6)
     assert found.kT == pytest.approx(2.494339, rel=1e-5) and found.torsions[:, 0] == pytest.approx([0.3, 2.0], abs=1e-6)
+
+
+def test_the_summary_says_range_sizes_and_deformed_frames():
+    """Energies 2 ln 3 and 2 with kT = 2: a range of ln 3 kT around the mean ln 3 + 1."""
+    found = weights_of([2.0, 2.0 + 2.0 * np.log(3.0)], misfit=np.array([1e-3, 2e-3])).summary()
+    assert "2 frames" in found and "U_F 3.099 kJ/mol" in found
+    assert "deviation 0.549 kT, range 1.099 kT" in found and "sample size 1.6 of 2 frames; 1.6 with" in found
+    assert "rigid within 0.005 nm (worst 2.0e-03 nm)" in found
+    deformed = weights_of([0.0, 0.0, 0.0], misfit=np.array([6e-3, 9e-3, 1e-3])).summary()
+    assert (
+        "in 2 frames a rigid unit is deformed by more than 0.005 nm, most in frame 1: the unit by 9.00e-03" in deformed
+    )

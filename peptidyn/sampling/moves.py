@@ -470,7 +470,7 @@ class PivotMove(TorsionMove):
         super().__init__(BACKBONE, turn=turn, tries=tries, target=target)
 
     def places(self, tree: TreeModel) -> np.ndarray:
-        """Return the phi and psi (n,) that can turn far: those in rings and loops would tear the bond that closes them."""
+        """Return the phi and psi (n,) that can turn far; those in rings would tear the bond that closes them."""
         return np.setdiff1d(super().places(tree), list(_loop_coordinates(tree)))
 
 
