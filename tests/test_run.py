@@ -207,6 +207,7 @@ def test_bad_input_leaves_no_folder(capsys, tmp_path):
         ((ALA1, "--select", "resname XYZ"), "matches no atom"),
         ((ALA1, "--solvent", "honey"), "obc2, gbn2, vacuum"),
         ((ALA1, "--time", "5"), "with its unit"),
+        ((ALA1, "--time", "0ps"), "less than half a step of 8 fs"),
         ((ALA1, "--steps", "5", "--time", "5ps"), "give one of them"),
         ((ALA1, "--ensemble", "npt"), "langevin, nve, ghmc"),
         ((ALA1, "--temperature", "-3"), "positive"),

@@ -370,7 +370,13 @@ class RunSettings(ModelSettings):
         """Length of the run in steps."""
         if self.steps is not None:
             return self.steps
-        return max(1, self._steps("time", self.time if self.time is not None else DEFAULT_TIME))
+        text = self.time if self.time is not None else DEFAULT_TIME
+        steps = self._steps("time", text)
+        if not steps:
+            raise ArgumentError(
+                f"time is {_shown(text)}, less than half a step of {1e3 * self.timestep_ps:g} fs; give a longer one"
+            )
+        return steps
 
     @property
     def report_steps(self) -> int:
