@@ -72,6 +72,7 @@ class TorsionSimulation(app.Simulation):
             self.context.setPositions(self.tree.positions(self.tree.reference))
         self.minimum: Minimum | None = None
         self._geometry: np.ndarray | None = None
+        self._walker: SimulationWalker | None = None
 
     @property
     def tree(self) -> Any:
@@ -182,7 +183,9 @@ class TorsionSimulation(app.Simulation):
                 f"{getattr(move, '__name__', type(move).__name__)} is not a move that turns torsions; give a "
                 "TorsionMove(...) or a PivotMove(...)"
             )
-        return SimulationWalker(self.integrator, self.context).apply(move)
+        if self._walker is None:
+            self._walker = SimulationWalker(self.integrator, self.context)  # kept: moves know what to turn by it
+        return self._walker.apply(move)
 
     # ------------------------------------------------------------------ saving
 

@@ -31,10 +31,6 @@ class SimulationWalker:
     ----------
     mover : Mover
         The configuration, while a move is made.
-    kT : float
-        kJ/mol.
-    rng : numpy Generator
-        That of the integrator, which checkpoints hold.
     momenta_valid : bool
         Whether the momenta of the integrator still belong to the configuration.
     force_calls : int
@@ -51,8 +47,6 @@ class SimulationWalker:
                 "fixman=True"
             )
         self._integrator, self._context = integrator, context
-        self.rng: np.random.Generator = integrator.rng
-        self.kT = BOLTZMANN * integrator.getTemperature()._value
         self.momenta_valid = True
         self.force_calls = 0
         self._energy = math.nan
@@ -62,9 +56,20 @@ class SimulationWalker:
         """The tree that is moved."""
         return self._integrator.tree
 
+    @property
+    def kT(self) -> float:
+        """Of the heat bath, kJ/mol."""
+        return BOLTZMANN * self._integrator.getTemperature()._value  # type: ignore[attr-defined]
+
+    @property
+    def rng(self) -> np.random.Generator:
+        """That of the integrator, which checkpoints hold."""
+        return self._integrator.rng
+
     def apply(self, move: Any) -> bool:
         """Let a move act, and leave its outcome in the Context; return whether something was accepted."""
         self.mover = self._integrator.lend_mover()
+        self._energy = math.nan
         try:
             return move.apply(self)
         finally:
