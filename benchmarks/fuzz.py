@@ -216,53 +216,73 @@ def write_digest(figure: Any, file: Any, **options: Any) -> None:
     file.write(hashlib.sha256(repr(shown).encode()).digest())
 
 
-COMMANDS = {
-    "run": ("run", "--resume", "--steps", "16", "-q", "-o"),
-    "exchange": ("exchange", "--resume", "--iterations", "4", "--workers", "1", "-q", "-o"),
-    "report": ("report", "-q", "--overwrite"),
+@dataclass(frozen=True)
+class Use:
+    """What is done with a folder.
+
+    Attributes
+    ----------
+    source : str
+        The folder of `make_folders`.
+    arguments : str
+        Of the command line; ``{}`` is the folder.
+    result : str
+        The file that comes of it; empty for those that go on with the run.
+    """
+
+    source: str
+    arguments: str
+    result: str = ""
+
+
+USES = {
+    "run": Use("run", "run --resume --steps 16 -q -o {}"),
+    "exchange": Use("exchange", "exchange --resume --iterations 4 --workers 1 -q -o {}"),
+    "report of a run": Use("run", "report -q --overwrite {}", "report.html"),
+    "report of an exchange": Use("exchange", "report -q --overwrite {}", "report.html"),
+    "extract": Use("exchange", "extract -q {0} -o {0}/extracted.dcd", "extracted.dcd"),
 }
-"""Of the folders, by what is done with them."""
 
 
 def folder_cases(
-    count: int, seed: int, work: Path, commands: Sequence[str] = tuple(COMMANDS), first: int = 0
+    count: int, seed: int, work: Path, uses: Sequence[str] = tuple(USES), first: int = 0
 ) -> Iterator[tuple[str, Callable[[], tuple[str, str]]]]:
     """Yield cases of damaged folders, made from those of `make_folders`."""
-    wanted = {name: _answer(work, name, None)[2] for name in commands}
+    wanted = {name: _answer(work, USES[name], None)[2] for name in uses}
     for number in range(first, first + count):
         rng = np.random.default_rng([seed, 2, number])
-        name = commands[int(rng.integers(len(commands)))]
-        source = "exchange" if name == "exchange" else "run"
-        chosen = files_of(work / source)
-        file = chosen[int(rng.integers(len(chosen)))].relative_to(work / source)
+        name = uses[int(rng.integers(len(uses)))]
+        source = work / USES[name].source
+        chosen = files_of(source)
+        file = chosen[int(rng.integers(len(chosen)))].relative_to(source)
         cases: list[str] = []
 
         def run(name: str = name, file: Path = file, rng: Any = rng, cases: list[str] = cases) -> tuple[str, str]:
-            status, error, found = _answer(work, name, file, rng, cases)
+            status, error, found = _answer(work, USES[name], file, rng, cases)
             if status == 2:
                 return ("refused", error) if error.count("\n") == 1 else ("raw", f"{cases}: {error!r}")
             if status != 0:
                 return "raw", f"exit status {status}"
             # a run without a summary was killed, and its report says so
-            told = name == "report" and file.name == SUMMARY and cases == ["gone"] and "killed" in found
+            killed = isinstance(found, bytes) and b"killed, or is still running" in found
+            told = file.name == SUMMARY and cases == ["gone"] and killed
             return ("done", "") if told or found == wanted[name] else ("silent", f"{cases}: other results")
 
         yield f"folder {number}, {name}, {file}", run
 
 
 def _answer(
-    work: Path, name: str, file: Path | None, rng: Any = None, cases: list[str] | None = None
+    work: Path, use: Use, file: Path | None, rng: Any = None, cases: list[str] | None = None
 ) -> tuple[int, str, Any]:
     """Return exit status, standard error and results of a command on a copy of a folder, perhaps damaged."""
-    source = "exchange" if name == "exchange" else "run"
     folder = work / "case"
     shutil.rmtree(folder, ignore_errors=True)
-    shutil.copytree(work / source, folder)
+    shutil.copytree(work / use.source, folder)
     if file is not None and cases is not None:
-        cases.append(damage_file(folder / file, work / f"foreign-{source}" / file, rng))
-    status, error = call([*COMMANDS[name], str(folder)])
-    found = (folder / "report.html").read_text() if name == "report" and status == 0 else run_contents(folder)
-    return status, error, found
+        cases.append(damage_file(folder / file, work / f"foreign-{use.source}" / file, rng))
+    status, error = call([word.format(folder) for word in use.arguments.split()])
+    result = folder / use.result
+    return status, error, contents_of(result) if use.result and status == 0 else run_contents(folder)
 
 
 def call(arguments: Sequence[str]) -> tuple[int, str]:
@@ -277,18 +297,21 @@ def call(arguments: Sequence[str]) -> tuple[int, str]:
 
 
 def run_contents(folder: Path) -> dict[str, Any]:
-    """Return all data of a run or of replica exchange; DCD without its header, which holds the date."""
+    """Return all data of a run or of replica exchange."""
     found: dict[str, Any] = {}
     for path in sorted(folder.rglob("*")):
         name = path.relative_to(folder).as_posix()
-        if path.suffix in (".npy", ".csv", ".xtc") and path.is_file():
-            found[name] = path.read_bytes()
-        elif path.suffix == ".dcd" and path.is_file():
-            found[name] = path.read_bytes()[276:]
+        if path.suffix in (".npy", ".csv", ".xtc", ".dcd") and path.is_file():
+            found[name] = contents_of(path)
         elif path.name == "torsions.npz" and path.is_file():
             with contextlib.suppress(Exception), np.load(path) as file:  # it may be the damaged one
                 found[name] = {key: file[key].tobytes() for key in file.files}
     return found
+
+
+def contents_of(file: Path) -> bytes:
+    """Return what is in a file; of DCD without its header, which holds the date."""
+    return file.read_bytes()[276:] if file.suffix == ".dcd" else file.read_bytes()
 
 
 # ---------------------------------------------------------------------------- options
@@ -317,7 +340,7 @@ _TIMES = ("inf", "1e999ps", "1e300ns", "nanps", "-1ps", "1", "0ps", "1e-300fs", 
 HOSTILE: dict[str, dict[str, Sequence[str]]] = {
     "run": {
         "--time": _TIMES, "--equilibrate": _TIMES[:6], "--report": (*_TIMES, *_WHOLE), "--steps": _WHOLE,
-        "--seed": _WHOLE, "--threads": _WHOLE, "--temperature": NUMBERS, "--timestep": NUMBERS,
+        "--seed": _WHOLE, "--threads": _WHOLE, "--pivots": _WHOLE, "--temperature": NUMBERS, "--timestep": NUMBERS,
         "--friction": NUMBERS, "--pH": NUMBERS,
         "--hydrogen-mass": NUMBERS, "--padding": NUMBERS, "--ions": NUMBERS, "--cutoff": NUMBERS, "--platform": TEXTS,
         "--solvent": TEXTS, "--forcefield": TEXTS, "--soft": TEXTS, "--preset": TEXTS, "--metric": TEXTS,
@@ -326,6 +349,7 @@ HOSTILE: dict[str, dict[str, Sequence[str]]] = {
     },
     "exchange": {
         "--replicas": _WHOLE, "--tmin": NUMBERS, "--tmax": NUMBERS, "--iterations": _WHOLE, "--interval": _WHOLE[:1],
+        "--pivots": _WHOLE,
         "--warm-up": ("-1", "9" * 5000, "x"), "--seed": _WHOLE, "--threads": _WHOLE, "--workers": ("-1", "0", "9" * 30),
         "--friction": NUMBERS, "--pH": NUMBERS, "--platform": TEXTS, "--solvent": TEXTS, "--select": TEXTS,
     },

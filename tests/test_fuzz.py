@@ -42,7 +42,7 @@ def test_more_damaged_structure_files(tmp_path):
 def test_damaged_folders(tmp_path):
     with fuzz.without_pictures():
         fuzz.make_folders(tmp_path)
-        cases = fuzz.folder_cases(12, 13, tmp_path, commands=("run", "exchange"))
+        cases = fuzz.folder_cases(12, 13, tmp_path, uses=("run", "exchange"))
         assert_no_bad(fuzz.judge(cases, 12, "folders"), 12)
 
 

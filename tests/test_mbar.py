@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import warnings
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -73,6 +75,29 @@ def test_a_temperature_without_frames_is_predicted_from_the_others():
     energies = harmonic(np.random.default_rng(4), T, 400)
     mean, error = TemperatureMBAR([*energies[:2], np.empty(0)], T).mean_energy(T)
     assert abs(mean[2] - SHAPE * BOLTZMANN * 330) < 4 * error[2]
+
+
+def test_a_handful_of_frames_needs_no_patience(caplog):
+    """pymbar's most robust way took 40 s of three frames at two temperatures, and said that it had not converged."""
+    T = np.array([300.0, 301.0])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for seed in range(20):
+            overlap = TemperatureMBAR(harmonic(np.random.default_rng(seed), T, 3), T).overlap
+            assert np.allclose(overlap, 0.5, atol=0.02)
+    assert not caplog.records
+
+
+def test_weights_that_do_not_sum_to_one_are_told(monkeypatch):
+    import pymbar
+
+    for off, told in ((2e-4, 1), (5e-5, 0)):
+        weights = np.full((6, 3), 1.0 / 6.0) * [1.0, 1.0 - off, 7.0]  # the last temperature has no frame
+        monkeypatch.setattr(pymbar, "MBAR", lambda *args, W=weights, **options: SimpleNamespace(W_nk=W))
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            TemperatureMBAR([np.arange(3.0), np.arange(3.0), np.empty(0)], np.array([300.0, 350.0, 400.0]))
+        assert ["sum to 1 only to 0.0002" in str(one.message) for one in caught] == [True] * told
 
 
 def test_the_library_is_quiet_and_needs_no_jax():

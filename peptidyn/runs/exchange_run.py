@@ -13,9 +13,9 @@ from typing import Any
 import mdtraj
 import numpy as np
 
-from peptidyn.core.errors import ArgumentError
+from peptidyn.core.errors import ArgumentError, CheckpointError
 from peptidyn.core.files import replacing
-from peptidyn.engine.run_files import TOPOLOGY
+from peptidyn.engine.run_files import SUMMARY, TOPOLOGY
 from peptidyn.io.quiet import quiet_readers
 from peptidyn.io.structure import Structure
 from peptidyn.runs.run_folder import RunFolder
@@ -93,8 +93,14 @@ class ExchangeRun:
     @cached_property
     def settings(self) -> ExchangeSettings | None:
         """Of `peptidyn exchange`; None if the run was made with `ReplicaExchange`."""
-        there = (self.path / ExchangeSettings.stored_as).exists()
-        return self.folder.read_settings(ExchangeSettings()) if there else None
+        if (self.path / ExchangeSettings.stored_as).exists():
+            return self.folder.read_settings(ExchangeSettings())
+        if "settings" in self.summary:
+            raise CheckpointError(
+                f"{self.path} has lost {ExchangeSettings.stored_as}, the settings that {SUMMARY} beside it belongs to; "
+                "put the file back"
+            )
+        return None
 
     @property
     def summary(self) -> dict[str, Any]:
@@ -103,9 +109,13 @@ class ExchangeRun:
 
     @property
     def ending(self) -> str:
-        """``finished``, if it has made all its iterations; ``unfinished``, which includes a run that goes on."""
-        goal = len(self.walk) if self.settings is None else self.settings.iterations
-        return "finished" if len(self.walk) >= goal else "unfinished"
+        """``finished``; or ``unfinished``, if it was interrupted or killed, or goes on.
+
+        A run of `peptidyn exchange` is finished when its summary is written.
+        """
+        if self.settings is None:
+            return "finished"
+        return "finished" if self.summary and len(self.walk) >= self.settings.iterations else "unfinished"
 
     @cached_property
     def structure(self) -> Structure:
@@ -115,7 +125,7 @@ class ExchangeRun:
     @cached_property
     def walk(self) -> np.ndarray:
         """Level of each replica during every iteration, (n_iterations, n_replicas) int."""
-        return self._files.read_walk()[: self._about["iterations"]]
+        return self._files.read_walk(self._about["iterations"])
 
     @property
     def round_trips(self) -> np.ndarray:

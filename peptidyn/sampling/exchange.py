@@ -442,7 +442,7 @@ class ReplicaExchange:
         vars(self).update({name: np.array(about[name]) for name in _COUNTS})
         self.frames, self.tuned = about["frames"], about["tuned"]
         folder.cut_back(about["iterations"], self.frames)
-        self._walk = list(folder.read_walk())
+        self._walk = list(folder.read_walk(about["iterations"]))
 
     # ------------------------------------------------------------------ results
 

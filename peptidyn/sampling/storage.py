@@ -108,10 +108,13 @@ class ExchangeFolder(RunFiles):
             raise CheckpointError(f"{table} holds fewer than the {iterations} iterations that were written to it")
         os.truncate(table, sum(map(len, lines[: iterations + 1])))
 
-    def read_walk(self) -> np.ndarray:
-        """Return the level of every replica during every iteration, (n_iterations, n_replicas) int."""
-        lines = (self.path / EXCHANGES).read_text(encoding="utf-8").splitlines()[1:]
-        cells = [line.split(",")[1 : 1 + self.n_replicas] for line in lines]
+    def read_walk(self, iterations: int) -> np.ndarray:
+        """Return the level of every replica during the first iterations, (n_iterations, n_replicas) int.
+
+        Lines behind them, which no checkpoint vouches for, are not read.
+        """
+        lines = (self.path / EXCHANGES).read_bytes().splitlines()[1 : 1 + iterations]
+        cells = [line.split(b",")[1 : 1 + self.n_replicas] for line in lines]
         return np.array(cells, dtype=np.int64).reshape(-1, self.n_replicas)
 
     # ------------------------------------------------------------------ going on

@@ -48,7 +48,7 @@ def exchange_page(run: ExchangeRun, most_bytes: int = MOST_BYTES) -> str:
             f"the replica exchange run in {run.path} has made {len(run.walk)} iterations, too few for a report; "
             "continue it first"
         )
-    settings = run.settings
+    settings, versions = run.settings, version_rows(run.summary)  # what is damaged is told before anything is computed
     shown, notes = shown_atoms(run.structure)
     alone, curves, sentences = _melting(run, shown)
     structure, view, left_out = _lowest(run, shown, most_bytes)
@@ -71,7 +71,7 @@ def exchange_page(run: ExchangeRun, most_bytes: int = MOST_BYTES) -> str:
         facts=_facts(run),
         settings=[] if settings is None else setting_rows(settings),
         notes=[str(note) for note in run.structure.notes],
-        versions=version_rows(run.summary),
+        versions=versions,
         replicas=_replicas(run),
         levels=_levels(run),
         melting=_melting_rows(T, alone),
