@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import csv
+import importlib
 import json
 import re
+import shutil
 
 import mdtraj
 import numpy as np
@@ -15,7 +17,7 @@ from real_structures import DATA
 import peptidyn as ptd
 from peptidyn.analysis.report import write_report
 from peptidyn.cli import main
-from peptidyn.core.errors import ArgumentError
+from peptidyn.core.errors import ArgumentError, CheckpointError
 from peptidyn.runs.exchange_run import ExchangeRun
 
 pytestmark = pytest.mark.usefixtures("blank_pictures")
@@ -133,6 +135,9 @@ def test_frames_beyond_the_checkpoint(tmp_path):
     run = ExchangeRun(folder)
     assert run.n_frames == 3 and run.rows.shape == (3, 3) and len(run.walk) == 3
     assert len(run.frames(run.places(0))) == 3
+    with open(folder / "exchanges.csv", "ab") as file:
+        file.write(b"\x9b\xff junk")
+    assert (ExchangeRun(folder).walk == run.walk).all()
 
 
 def test_box_is_kept(tmp_path):
@@ -152,6 +157,31 @@ def test_box_is_kept(tmp_path):
         ExchangeRun(tmp_path / "x").write_trajectory(tmp_path / name)
         frames = mdtraj.load(tmp_path / name, top=tmp_path / "x" / "topology.pdb")
         assert frames.unitcell_lengths == pytest.approx(np.tile([3.0, 4.0, 5.0], (2, 1)), rel=1e-5)
+
+
+def test_a_run_without_its_summary_or_its_settings(peptide, tmp_path):
+    folder = tmp_path / "copy"
+    shutil.copytree(peptide, folder)
+    (folder / "exchange.toml").unlink()
+    with pytest.raises(
+        CheckpointError, match=r"copy has lost exchange\.toml, the settings that summary\.json .* belongs"
+    ):
+        write_report(folder)
+    shutil.copy(peptide / "exchange.toml", folder)
+    (folder / "summary.json").unlink()
+    text = write_report(folder).read_text()
+    assert "interrupted or killed, or is still running" in text and ExchangeRun(folder).ending == "unfinished"
+
+
+def test_damage_is_told_before_anything_is_computed(peptide, tmp_path, monkeypatch):
+    folder = tmp_path / "copy"
+    shutil.copytree(peptide, folder)
+    (folder / "summary.json").write_text("{")
+    page = importlib.import_module("peptidyn.analysis.report.exchange_page")  # its package has a function of that name
+    for name in ("exchange_figures", "_melting", "_lowest"):
+        monkeypatch.setattr(page, name, None)
+    with pytest.raises(CheckpointError, match=r"summary\.json is damaged"):
+        write_report(folder)
 
 
 def test_refusals(tmp_path):
