@@ -452,34 +452,38 @@ def remove(path: Path) -> None:
 def kill_cases(
     count: int, seed: int, work: Path, first: int = 0
 ) -> Iterator[tuple[str, Callable[[], tuple[str, str]]]]:
-    """Yield cases of runs, and half as many of replica exchange, that are killed at a random moment and resumed."""
-    ala1 = str(DATA / "ala1.pdb")
-    ways = {
-        "run": (["run", ala1, *QUICK, "--report", "2", "--seed", "5"], "--steps", 200),
-        "exchange": (["exchange", ala1, *EXCHANGE, "--seed", "5"], "--iterations", 40),
+    """Yield cases of runs, and half as many of replica exchange, that are killed at a random moment and resumed.
+
+    Every second one has everything soft, and pivot moves between time steps.
+    """
+    starts = {
+        "run": (["run", str(DATA / "ala1.pdb"), *QUICK, "--report", "2", "--seed", "5"], "--steps", "200"),
+        "exchange": (["exchange", str(DATA / "ala1.pdb"), *EXCHANGE, "--seed", "5"], "--iterations", "40"),
     }
-    wanted = {}
-    for name, (command, flag, length) in ways.items():
-        remove(work / "case")
-        assert call([*command, flag, str(length), "-o", str(work / "case")])[0] == 0
-        wanted[name] = run_contents(work / "case")
+    more = ((), ("--preset", "flexible", "--ensemble", "langevin", "--pivots", "50"))
+    commands, wanted = {}, {}
+    for name, (start, *length) in starts.items():
+        for kind, options in enumerate(more):
+            remove(work / "case")
+            commands[name, kind] = [*start, *length, *options, "-o", str(work / "case")]
+            assert call(commands[name, kind])[0] == 0
+            wanted[name, kind] = run_contents(work / "case")
     for name, number in [(n, first + i) for n, m in (("run", count), ("exchange", count // 2)) for i in range(m)]:
         rng = np.random.default_rng([seed, 4 if name == "run" else 5, number])
 
-        def run(name: str = name, rng: Any = rng) -> tuple[str, str]:
-            command, flag, length = ways[name]
+        def run(name: str = name, kind: int = number % 2, rng: Any = rng) -> tuple[str, str]:
             folder = work / "case"
             remove(folder)
-            when = float(rng.random())
-            done = kill([*command, flag, str(length), "-o", str(folder)], folder, name, when)
+            done = kill(commands[name, kind], folder, name, float(rng.random()))
             status, error = call(
                 [name, "--resume", "-q", *(["--workers", "1"] if name == "exchange" else []), "-o", str(folder)]
             )
             if status != 0:
                 return "raw", f"killed {done}: {error}"
-            return ("done", "") if run_contents(folder) == wanted[name] else ("silent", f"killed {done}: other frames")
+            same = run_contents(folder) == wanted[name, kind]
+            return ("done", "") if same else ("silent", f"killed {done}: other frames")
 
-        yield f"kill {number}, {name}", run
+        yield f"kill {number}, {name}{' with pivots' if number % 2 else ''}", run
 
 
 def kill(arguments: Sequence[str], folder: Path, name: str, when: float) -> str:
