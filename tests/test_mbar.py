@@ -89,15 +89,28 @@ def test_a_handful_of_frames_needs_no_patience(caplog):
 
 
 def test_weights_that_do_not_sum_to_one_are_told(monkeypatch):
+    """A first answer that is no solution is not taken; if the second is none either, a warning says so."""
     import pymbar
 
-    for off, told in ((2e-4, 1), (5e-5, 0)):
-        weights = np.full((6, 3), 1.0 / 6.0) * [1.0, 1.0 - off, 7.0]  # the last temperature has no frame
-        monkeypatch.setattr(pymbar, "MBAR", lambda *args, W=weights, **options: SimpleNamespace(W_nk=W))
+    for offs, ways, told in (
+        ([5e-8], 1, False),
+        ([2e-7, 5e-8], 2, False),
+        ([1.0, 2e-7], 2, True),
+        ([np.nan] * 2, 2, True),
+    ):
+        asked = []
+
+        def solve(reduced, counts, solver_protocol, initial_f_k, offs=offs, asked=asked):
+            asked.append(solver_protocol)
+            # the last temperature has no frame
+            return SimpleNamespace(W_nk=np.full((6, 3), 1.0 / 6.0) * [1.0, 1.0 - offs[len(asked) - 1], 7.0])
+
+        monkeypatch.setattr(pymbar, "MBAR", solve)
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             TemperatureMBAR([np.arange(3.0), np.arange(3.0), np.empty(0)], np.array([300.0, 350.0, 400.0]))
-        assert ["sum to 1 only to 0.0002" in str(one.message) for one in caught] == [True] * told
+        assert len(asked) == ways and asked[1:] in ([], ["robust"])
+        assert [f"sum to 1 only to {offs[-1]:.1g}" in str(one.message) for one in caught] == [True] * told
 
 
 def test_the_library_is_quiet_and_needs_no_jax():
