@@ -6,6 +6,8 @@ force field gives it. A harmonic bond of curvature k has the width sqrt(kT / k).
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import mdtraj
 import numpy as np
 import openmm
@@ -17,7 +19,9 @@ from scipy.optimize import least_squares
 import peptidyn as ptd
 from peptidyn.core.units import BOLTZMANN
 from peptidyn.engine.stiffness import measure_stiffness
+from peptidyn.runs.model import make_model
 from peptidyn.runs.presets import PRESETS
+from peptidyn.runs.settings import ExchangeSettings, RunSettings
 
 STEP = 1e-3 * PRESETS["flexible"].langevin
 STEPS, EVERY = 1000, 5
@@ -151,6 +155,28 @@ def test_loops_slow_nothing_down_at_short_steps(make, step, stopped):
         integrator = ptd.TorsionLangevinIntegrator(tree, 300, 1.0, h, metric="auto")
         ptd.TorsionSimulation(structure.topology, system, integrator, "Reference")
         assert any("all but stop" in note for note in integrator.notes) == (stopped and h == STEP)
+
+
+@pytest.mark.parametrize("make", [cyclic_alanine, oxytocin, prolines])
+@pytest.mark.parametrize("kind", [RunSettings(seed=1, preset="flexible"), ExchangeSettings(seed=1, preset="angles")])
+def test_the_default_step_is_the_largest_at_which_loops_move(make, kind):
+    """The default is 16 and 24 fs, or a half or a quarter of that; a step that is given stays."""
+    structure, _ = make()
+    model = make_model(kind, structure)
+    tree, usual = model.tree, 1e3 * kind.timestep_ps
+    period = 8.0 if isinstance(kind, RunSettings) else 7.5 * tree.n_coordinates ** (1.0 / 6.0)
+
+    def stopped(step):
+        inertia = ptd.joint_inertia(tree, model.system, 1e-3 * step, steps_per_period=period)
+        return inertia[tree.torsion_index].max() > 100.0
+
+    step = usual  # prolines are small rings
+    if make is not prolines:
+        step = next((step for step in (usual, usual / 2) if not stopped(step)), usual / 4)
+    assert model.settings.timestep == step and model.settings == replace(kind, timestep=step)
+    assert [f"is {step:g} fs, because at {usual:g} fs" in note for note in model.notes] == [True] * (step < usual)
+    given = make_model(replace(kind, timestep=usual), structure)
+    assert given.settings.timestep == usual and not given.notes
 
 
 @pytest.mark.slow

@@ -238,7 +238,7 @@ def test_settings_from_file_and_command_line(tmp_path):
     settings = resolve_settings({"time": "2ps", "preset": "angles"}, config)
     assert settings.temperature == 310.0 and settings.hydrogen_mass == 3.0 and settings.rigid == ("resid 1 to 3",)
     # 16 fs at 300 K, less by the square root at 310 K; the command line's time replaces the file's steps
-    assert settings.timestep == 15.7 and settings.steps is None and settings.n_steps == 127
+    assert settings.timestep_ps == pytest.approx(0.0157) and settings.steps is None and settings.n_steps == 127
     assert settings.soft_words == "phi psi chi omega angles"
     assert settings.seed is not None
     config.write_text(settings.to_toml())

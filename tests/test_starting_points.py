@@ -58,10 +58,10 @@ def test_the_last_frame_has_all_digits(first):
 def test_settings_come_from_the_run_and_what_is_given_wins(first):
     same = chosen(first)
     assert (same.steps, same.friction, same.solvent, same.file) == (20, 3.0, "vacuum", str(ALA1))
-    assert same.seed != 4 and not same.relax and same.timestep == 8.0
+    assert same.seed != 4 and not same.relax and same.timestep_ps == 0.008
     other = chosen(first, preset="flexible", temperature=400.0, time="1ps", forcefield="amber99sbildn")
     assert (other.preset, other.temperature, other.time, other.steps) == ("flexible", 400.0, "1ps", None)
-    assert other.timestep == RunSettings(preset="flexible", temperature=400.0).timestep_ps * 1e3  # not that of the run
+    assert other.timestep_ps == RunSettings(preset="flexible", temperature=400.0).timestep_ps  # not that of the run
     assert not other.relax  # everything that moved is soft
     exchanged = find_place(ExchangeSettings(), None, None, "x", False, False, {"start": str(first), "replicas": 3})[0]
     assert exchanged.replicas == 3 and exchanged.solvent == "vacuum" and exchanged.friction == 3.0

@@ -41,7 +41,9 @@ def add_run_options(p: argparse.ArgumentParser, longer: str) -> None:
 def add_model_options(p: argparse.ArgumentParser) -> None:
     """Add the options of `peptidyn.runs.settings.ModelSettings`."""
     s = p.add_argument_group("model, forces and steps")
-    s.add_argument("--timestep", type=float, metavar="FS", help="in fs (default: that of the preset)")
+    s.add_argument(
+        "--timestep", type=float, metavar="FS", help="in fs (default: that of the preset, or less for long loops)"
+    )
     s.add_argument("--friction", type=float, metavar="1/PS", help="friction in 1/ps (default: 1)")
     s.add_argument("--preset", metavar="NAME", help="torsions (default), angles, heavy or flexible; see below")
     s.add_argument("--soft", metavar="WORDS", help='soft coordinates, instead of --preset, e.g. "phi psi chi methyl"')

@@ -76,7 +76,13 @@ def exchange(
     else:
         prepared = prepare_structure(chosen)
         model = make_model(chosen, prepared)
-        for note in (*prepared.notes, *_times(chosen, model, _find_backend(chosen, backend, workers)["workers"])):
+        assert isinstance(model.settings, ExchangeSettings)
+        chosen = model.settings
+        for note in (
+            *prepared.notes,
+            *model.notes,
+            *_times(chosen, model, _find_backend(chosen, backend, workers)["workers"]),
+        ):
             say(f"note: {note}")
         positions = find_reference_geometry(model, say, progress)
     cuts = describe_cuts(model.tree.atoms, model.tree.cut_bonds)

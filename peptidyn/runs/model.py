@@ -13,7 +13,7 @@ import openmm
 from peptidyn.core.errors import ArgumentError
 from peptidyn.core.one_core import FEW_ATOMS
 from peptidyn.core.progress import Progress
-from peptidyn.engine.kinetic_metric import joint_inertia
+from peptidyn.engine.kinetic_metric import LANGEVIN_STEPS, joint_inertia, metropolis_steps, slow_torsions
 from peptidyn.engine.minimisation import minimise_cartesian
 from peptidyn.engine.rigid_terms import drop_rigid_terms
 from peptidyn.engine.simulation import TorsionSimulation, find_platform
@@ -27,7 +27,8 @@ from peptidyn.engine.torsion_integrators import (
 from peptidyn.io.notes import counted
 from peptidyn.io.structure import Structure
 from peptidyn.model.build import build_tree
-from peptidyn.model.rings import describe_cuts
+from peptidyn.model.hydrogen_mass import with_hydrogen_mass
+from peptidyn.model.rings import describe_cuts, long_loops
 from peptidyn.model.tree import TreeModel
 from peptidyn.runs.preparation import find_waters, load_prepared
 from peptidyn.runs.settings import ModelSettings, RunSettings
@@ -52,17 +53,21 @@ class RunModel:
     Attributes
     ----------
     settings : RunSettings
+        With a time step.
     structure : Structure
     system : openmm.System
         With all bonded terms.
     tree : TreeModel
         With the geometry of `structure`.
+    notes : list of str
+        What a user should know about the settings that were filled in.
     """
 
     settings: ModelSettings
     structure: Structure
     system: Any
     tree: TreeModel
+    notes: list[str]
 
     def check_step(self) -> None:
         """Refuse a time step for which no joint inertias can be found, if the settings ask for them."""
@@ -101,7 +106,7 @@ class RunModel:
 
 
 def make_model(settings: ModelSettings, structure: Structure) -> RunModel:
-    """Return the forces and the tree of a prepared structure."""
+    """Return the forces and the tree of a prepared structure, and the time step for them if none was given."""
     if settings.brings_parameters:
         loaded = load_prepared(settings)
         system = loaded.system
@@ -115,7 +120,29 @@ def make_model(settings: ModelSettings, structure: Structure) -> RunModel:
     if isinstance(settings, RunSettings) and settings.pressure is not None:
         system.addForce(openmm.MonteCarloBarostat(settings.pressure, settings.temperature))
     tree = build_tree(structure, soft=settings.soft_words, rigid=list(settings.rigid) or None)
-    return RunModel(settings, structure, system, tree)
+    if settings.timestep is not None:
+        return RunModel(settings, structure, system, tree, [])
+    usual = 1e3 * settings.timestep_ps
+    step = usual / _parts_of_step(settings, tree, system)
+    note = (
+        f"the time step is {step:g} fs, because at {usual:g} fs joint inertias would all but stop torsions in loops "
+        "that stiff bonds close"
+    )
+    return RunModel(replace(settings, timestep=step), structure, system, tree, [note] if step < usual else [])
+
+
+def _parts_of_step(settings: ModelSettings, tree: TreeModel, system: Any) -> int:
+    """Return by what the default time step is divided, 1, 2 or 4, so that torsions in long loops move."""
+    if settings.metric_word != "auto" or not long_loops(tree.atoms, tree.cut_bonds):
+        return 1
+    tree = with_hydrogen_mass(tree, settings.hydrogen_mass)
+    period = metropolis_steps(tree) if settings.dynamics == "ghmc" else LANGEVIN_STEPS
+    for parts in (1, 2):
+        step = settings.timestep_ps / parts
+        inertia = joint_inertia(tree, system, step, steps_per_period=period, temperature=settings.hottest)
+        if not slow_torsions(tree.with_joint_inertia(inertia)):
+            return parts
+    return 4
 
 
 def make_integrator(settings: RunSettings, tree: TreeModel) -> TorsionIntegrator:

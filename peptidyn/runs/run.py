@@ -122,10 +122,10 @@ def run(
     with place:
         if resume:
             place.lock()
-        if go_on:
-            simulation, extra = _continue(chosen, place, say)
+        if not go_on:
+            chosen, simulation, extra = _begin(chosen, place, overwrite or resume, say, progress)
         else:
-            simulation, extra = _begin(chosen, place, overwrite or resume, say, progress)
+            simulation, extra = _continue(chosen, place, say)
         return _produce(simulation, chosen, place, extra, progress)
 
 
@@ -171,19 +171,24 @@ def check_goal(done: int, asked: int, recorded: int, what: str) -> None:
 
 def _begin(
     settings: RunSettings, folder: RunFolder, replace: bool, say: Say, progress: bool
-) -> tuple[TorsionSimulation, dict[str, Any]]:
-    """Return a simulation that was prepared, minimised and equilibrated, and how much it has reported: nothing."""
+) -> tuple[RunSettings, TorsionSimulation, dict[str, Any]]:
+    """Return a simulation that was prepared, minimised and equilibrated, and how much it has reported: nothing.
+
+    The settings, which come first, have a time step.
+    """
     # before the folder is made: bad input leaves none behind
     find_run_platform(settings, 0)
     prepared = prepare_structure(settings)
     model = make_model(settings, prepared)
+    assert isinstance(model.settings, RunSettings)
+    settings = model.settings
     model.check_step()
     _pivots(settings, model.tree, {})
     folder.make(replace)
     try:
         folder.write_settings(settings)  # first, so that a run that is killed from here on can be resumed
         folder.write_structure(prepared)
-        for note in prepared.notes:
+        for note in (*prepared.notes, *model.notes):
             say(f"note: {note}")
         say(_describe(settings, model.tree))
         _tell_times(model, settings, say)
@@ -191,7 +196,7 @@ def _begin(
         simulation = model.simulation(geometry, drop=not settings.keep_rigid_terms)
         for text in _notes(simulation, settings):
             say(f"note: {text}")
-        return simulation, _start(simulation, settings, folder, say, progress)
+        return settings, simulation, _start(simulation, settings, folder, say, progress)
     except StepError:
         raise
     except Exception:

@@ -245,7 +245,7 @@ class ModelSettings:
 
     @property
     def timestep_ps(self) -> float:
-        """The time step in ps, given or by default."""
+        """The time step in ps, given or the default of the preset."""
         if self.timestep is not None:
             return 1e-3 * self.timestep
         preset: Preset = PRESETS[self.preset] if self.soft is None else preset_for_step(self.soft)
@@ -273,10 +273,9 @@ class ModelSettings:
         return text
 
     def filled_in(self) -> Self:
-        """Return the settings with the time step filled in and a seed drawn, so that every run can be repeated."""
+        """Return the settings with a seed drawn, so that every run can be repeated."""
         seed = secrets.randbelow(2**31) if self.seed is None else self.seed
-        timestep = 1e3 * self.timestep_ps if self.timestep is None else self.timestep
-        return replace(self, seed=seed, timestep=timestep, **self._absolute_paths())
+        return replace(self, seed=seed, **self._absolute_paths())
 
     def _absolute_paths(self) -> dict[str, Any]:
         """Return where the files with parameters are, which a resumed run reads again, from whatever folder."""
@@ -417,7 +416,7 @@ class RunSettings(ModelSettings):
         return round(steps)
 
     def filled_in(self) -> Self:
-        """Return the settings with time step, seed and length filled in."""
+        """Return the settings with seed and length filled in."""
         time = DEFAULT_TIME if self.time is None and self.steps is None else self.time
         return replace(super().filled_in(), time=time)
 
@@ -503,7 +502,8 @@ def resolve_settings(
     """Return settings from `base`, then the file `config`, then what was `given`; later ones win.
 
     Within one source, time excludes steps and soft excludes preset; across sources the later one replaces both. The
-    time step and the length are filled in, and a seed is drawn if there is none, so that every run can be repeated.
+    length is filled in, and a seed is drawn if there is none, so that every run can be repeated. A time step that was
+    not given depends on the molecule, and `peptidyn.runs.model.make_model` fills it in.
     """
     if config is not None:
         base = _changed(base, read_toml(config), str(config))
