@@ -74,8 +74,8 @@ class ModelSettings:
     pH : float
         For hydrogens that are added.
     timestep : float or None
-        fs; None means that of the preset, or of the preset nearest to the words of `soft`, and at most 4 in explicit
-        water.
+        fs; None means that of the preset, or of the preset nearest to the words of `soft`, at most 4 in explicit water,
+        and less where joint inertias would stop long loops (`peptidyn.runs.model.make_model`).
     friction : float
         1/ps.
     preset, soft : str, str or None
