@@ -1,6 +1,6 @@
 """Folding of small peptides from an extended chain, by replica exchange; one command each.
 
-    python examples/folding.py ala10            # Ala20: ala20
+    python examples/folding.py ala10            # Ala20: ala20; --pivots 100: with pivot moves
     python examples/folding.py chignolin --native 1uao.pdb
     python examples/folding.py trp-cage --native 1l2y.pdb
     python examples/folding.py chen             # torsional Ala10 in vacuum, 8 replicas from 300 to 800 K, five runs
@@ -9,6 +9,9 @@ The chain starts extended. Every replica moves by Langevin dynamics of the prese
 field itself (amber14, OBC2). Frames at the lowest temperature are compared with the folded structure: alanine with an
 ideal helix, the others with `--native`, a PDB file of the folded peptide. A frame is folded if the RMSD of its alpha
 carbons is below a limit that is printed. If no frame is folded within `--iterations`, the script says so.
+
+`--pivots N` adds N pivot moves to the 100 time steps between exchanges: turns of the chain about one phi or psi by any
+angle, accepted by their energy. Each is one energy call, and what a replica does has no time then.
 
 `chen` is a protocol of Chen and co-workers for torsional dynamics of Ala10, with this force field: the mean time until
 the replica at 300 K is a helix, over independent runs, for which they report 29 +- 5 ps.
@@ -120,16 +123,23 @@ def picoseconds(summary: dict) -> float:
     return summary["steps"][0][0] * summary["settings"]["interval"]
 
 
+def progress_of(summary: dict) -> tuple[float, str]:
+    """Return how far one iteration leads, and in what: time of a replica, or energy calls if there are pivot moves."""
+    if summary["settings"]["pivots"]:
+        return 1e-6 * summary["force_calls"] / summary["iterations"], "million energy calls"
+    return picoseconds(summary), "ps of each replica"
+
+
 def fold_one(name: str, options: argparse.Namespace) -> None:
     """Fold one molecule, say what happened, and draw it."""
     molecule, folder = MOLECULES[name], options.folder or Path(f"folding-{name}")
     carbons = native_carbons(molecule, options.native)
-    settings = {"preset": "flexible", "ensemble": "langevin", "seed": options.seed}
+    settings = {"preset": "flexible", "ensemble": "langevin", "seed": options.seed, "pivots": options.pivots}
     summary, frames = fold(name, folder, options.iterations or molecule.iterations, options.workers, settings)
-    calls = summary["force_calls"] / summary["iterations"]
+    (step, unit), calls = progress_of(summary), summary["force_calls"] / summary["iterations"]
     content, size = ptd.helix_content(frames), ptd.radius_of_gyration(frames)
     print(f"{name}: {summary['iterations']} iterations of 8 replicas, {summary['force_calls']:,} energy calls, "
-          f"{len(frames) * picoseconds(summary):.0f} ps of each; round trips {summary['round_trips']}")  # fmt: skip
+          f"{len(frames) * step:.3g} {unit}; round trips {summary['round_trips']}")  # fmt: skip
     print(f"at the lowest temperature, all frames: {content}; {size}; {ptd.hydrogen_bonds(frames)}")
     series = [("helix content", content.values), ("radius of gyration (nm)", size.values)]
     if carbons is None:
@@ -142,10 +152,10 @@ def fold_one(name: str, options: argparse.Namespace) -> None:
         if found is None:
             print(f"{name} did not fold within this budget: {best}")
         else:
-            print(f"{name} folded after {(found + 1) * picoseconds(summary):.0f} ps of each replica, "
+            print(f"{name} folded after {(found + 1) * step:.3g} {unit}, {found + 1} iterations, "
                   f"{(found + 1) * calls:,.0f} energy calls; folded in {(distance < molecule.limit).mean():.0%} of the "
                   f"frames; {best}")  # fmt: skip
-    draw(series, picoseconds(summary), molecule.limit, name, options.output)
+    draw(series, step, unit, molecule.limit, name, options.output)
     print(f"picture in {options.output}; folder {folder}: peptidyn report {folder}")
 
 
@@ -172,11 +182,12 @@ def chen(options: argparse.Namespace) -> None:
         print(
             f"mean folding time {with_error(float(np.mean(times)), error)} ps (reported for the protocol: 29 +- 5 ps)"
         )
-    draw(series, step, molecule.limit, "Ala10, torsions, vacuum, 300 K of 300 to 800 K", options.output)
+    title = "Ala10, torsions, vacuum, 300 K of 300 to 800 K"
+    draw(series, step, "ps of each replica", molecule.limit, title, options.output)
     print(f"picture in {options.output}")
 
 
-def draw(series: list[tuple[str, np.ndarray]], step: float, limit: float, title: str, path: str) -> None:
+def draw(series: list[tuple[str, np.ndarray]], step: float, unit: str, limit: float, title: str, path: str) -> None:
     """Draw what was measured at the lowest temperature along the run."""
     figure, axes = new_figure(len(series), 1, figsize=(7.5, 1.2 + 1.9 * len(series)), sharex=True, squeeze=False)
     for place, (label, values) in zip(axes[:, 0], series, strict=True):
@@ -185,7 +196,7 @@ def draw(series: list[tuple[str, np.ndarray]], step: float, limit: float, title:
         if "RMSD" in label:
             place.axhline(limit, color="#c8781e", linestyle="--", linewidth=1.0)
     axes[0, 0].set(title=f"{title}: lowest temperature")
-    axes[-1, 0].set(xlabel="time of each replica (ps)")
+    axes[-1, 0].set(xlabel=unit)
     save_figure(figure, path)
 
 
@@ -194,6 +205,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("molecule", nargs="?", default="ala10", choices=[*MOLECULES, "chen"])
     parser.add_argument("--native", metavar="FILE", help="the folded structure, e.g. 1l2y.pdb")
     parser.add_argument("--iterations", type=int, help=f"exchanges, after {INTERVAL} time steps each")
+    parser.add_argument("--pivots", type=int, default=0, metavar="N", help="pivot moves between exchanges; not of chen")
     parser.add_argument("--runs", type=int, default=5, help="of chen")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--workers", type=int, help="processes (default: one per core)")
@@ -204,6 +216,8 @@ def main(arguments: list[str] | None = None) -> None:
     if options.quick:
         options.iterations, options.workers, options.runs = 4, 1, 1
     if options.molecule == "chen":
+        if options.pivots:
+            parser.error("chen is a protocol of dynamics alone; leave --pivots out")
         chen(options)
     else:
         fold_one(options.molecule, options)
