@@ -59,7 +59,7 @@ def measure(steps: int = 1_000_000, file: str | None = None, preset: str = "flex
     """Run; return what is said at the top of this file."""
     integrator = prepare(file, preset)
     tree, rounds = integrator.tree, steps // BETWEEN
-    sums = np.zeros((rounds, 2))
+    sums = np.full((rounds, 2), np.nan)  # written to at once: pages of zeros would count when they are first used
     sizes, stopped, made = [], None, 0
     begin = time.process_time()
     with Progress(rounds, "endurance", "frames") as bar:
