@@ -159,3 +159,18 @@ def test_a_move_is_judged_by_the_coordinate_that_it_changes_least():
     r = 1 - 1.0 / 10 / 2
     assert record.autocorrelation == pytest.approx((1 + r) / (1 - r))
     assert record.effective_per_second == pytest.approx(10 / record.autocorrelation / 2)
+
+
+def test_recorded_positions_are_those_of_the_recorded_torsions():
+    tree = butane.make_tree()
+    sampler = ptd.GibbsSampler(
+        [ptd.TorsionMove(tries=3)], tree, butane.make_system(), 600.0, platform="Reference", seed=1
+    )
+    samples = sampler.run(6, every=2, positions=True)
+    expected = [tree.positions(tree.reference.replace(torsions=q)) for q in samples.q]
+    assert np.ptp(samples.q) > 0.1 and samples.positions.shape == (3, 4, 3)
+    assert np.abs(pair_distances(samples.positions) - pair_distances(np.array(expected))).max() < 1e-5
+
+
+def pair_distances(x):
+    return np.linalg.norm(x[:, :, None] - x[:, None], axis=-1)

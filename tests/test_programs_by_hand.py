@@ -11,6 +11,7 @@ from random_trees import beads, random_state, with_random_inertia
 
 import peptidyn as ptd
 from peptidyn.integrators.mover import Mover
+from peptidyn.kernels import motions
 from peptidyn.model.build import build_tree
 from peptidyn.solvers.dynamics import bias_forces
 
@@ -99,3 +100,17 @@ def test_accelerations_are_those_of_the_dense_matrix(mover):
     found = ptd.get_solver("articulated").accelerations(tree, state, v, tau)
     wanted = np.linalg.solve(ptd.mass_matrix(tree, state), tau - bias_forces(tree, state, v))
     assert close(found, wanted, 1e-8)
+
+
+@pytest.mark.parametrize("batches", [1, 2, 3, 5])
+def test_molecules_move_alike_in_batches_and_in_a_row(batches):
+    """Every molecule is in exactly one batch, also where their numbers do not divide: each gets the same kick."""
+    rng = np.random.default_rng(7)
+    tree = build_tree(beads([-1, 0, 1, -1, 3, -1, -1, 6, 7], rng), soft="all")  # four molecules
+    mover = Mover(tree)
+    mover.flush()
+    before, torque = mover.momentum.copy(), rng.normal(size=tree.n_dof)
+    mover.kick(torque, 1.0)
+    program = mover._take_program()
+    motions.run_parallel(*program, batches, *mover._arguments)
+    assert tree.n_molecules == 4 and close(mover.momentum - before, torque)

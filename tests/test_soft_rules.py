@@ -251,3 +251,9 @@ def test_torsions_are_named_along_the_chain_from_either_end(dipeptide, soft, roo
     for kind, bond in (("phi", ["N", "CA"]), ("psi", ["CA", "C"])):
         found = [[str(names[a]) for a in c.atoms[1:3]] for c in tree.torsions if c.kind == kind]
         assert found == [bond] * 2
+
+
+def test_bonds_to_terminal_atoms_are_no_bonds_that_could_turn():
+    tree = ptd.build_tree(ptd.build_peptide("AK"), soft="phi")
+    ends = np.bincount(tree.atoms.bonds.ravel()) == 1
+    assert tree.hard_bonds and not any(ends[list(bond.atoms)].any() for bond in tree.hard_bonds)
