@@ -70,21 +70,12 @@ def exchange(
     RunResult
     """
     chosen, place, go_on = find_place(ExchangeSettings(), file, config, folder, resume, overwrite, settings)
-    prepared, positions = None, None
     if go_on:
-        model = make_model(chosen, place.read_structure())
+        model, prepared, positions = make_model(chosen, place.read_structure()), None, None
     else:
-        prepared = prepare_structure(chosen)
-        model = make_model(chosen, prepared)
-        assert isinstance(model.settings, ExchangeSettings)
-        chosen = model.settings
-        for note in (
-            *prepared.notes,
-            *model.notes,
-            *_times(chosen, model, _find_backend(chosen, backend, workers)["workers"]),
-        ):
-            say(f"note: {note}")
-        positions = find_reference_geometry(model, say, progress)
+        model, prepared, positions = _prepare(chosen, _find_backend(chosen, backend, workers)["workers"], say, progress)
+    assert isinstance(model.settings, ExchangeSettings)
+    chosen = model.settings
     cuts = describe_cuts(model.tree.atoms, model.tree.cut_bonds)
     say("\n".join([_describe(chosen, model), *(f"note: {text}" for text in cuts)]))
     files = ExchangeFolder(place.path, chosen.replicas) if prepared is None else _NewFolder(place, chosen, prepared)
@@ -104,6 +95,18 @@ def exchange(
         summary = _summarise(replicas, chosen, model)
         place.write_summary(summary)
         return RunResult(place.path, summary, not summary["complete"])
+
+
+def _prepare(
+    settings: ExchangeSettings, workers: int | None, say: Say, progress: bool
+) -> tuple[RunModel, Structure, np.ndarray]:
+    """Return what replicas are of, as prepared before it was relaxed, and the positions they start from."""
+    prepared = prepare_structure(settings)
+    model = make_model(settings, prepared)
+    assert isinstance(model.settings, ExchangeSettings)
+    for note in (*prepared.notes, *model.notes, *_times(model.settings, model, workers)):
+        say(f"note: {note}")
+    return model, prepared, find_reference_geometry(model, say, progress)
 
 
 class _NewFolder(ExchangeFolder):
