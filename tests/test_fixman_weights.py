@@ -71,6 +71,7 @@ def flatness(torsions, weights, bins=12):
     return total * (bins - 1) / bins, torsions.shape[1] * (bins - 1)
 
 
+@pytest.mark.slow
 def test_force_free_chain_becomes_flat():
     """Without weights the marginals follow sqrt(det M) and are not flat; with them they are. False-alarm rate 1e-4."""
     frames = rigid_sample(40000, np.random.default_rng(1))

@@ -43,7 +43,7 @@ def test_internals_of_numba_are_used_in_three_files():
 # ---------------------------------------------------------------------------- against numpy
 
 
-@pytest.fixture(params=[lanes_vector, lanes_plain], ids=["vector", "plain"])
+@pytest.fixture(params=[lanes_vector, pytest.param(lanes_plain, marks=pytest.mark.slow)], ids=["vector", "plain"])
 def lanes(request):
     return request.param
 

@@ -7,6 +7,7 @@ force field gives it. A harmonic bond of curvature k has the width sqrt(kT / k).
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cache
 
 import mdtraj
 import numpy as np
@@ -68,6 +69,7 @@ def relaxed(topology, positions):
     return ptd.Structure.from_openmm(topology, system, x), system
 
 
+@cache
 def cyclic_alanine():
     """Cyclo-(Ala)6, with a planar amide where the ring is closed."""
     pairs = [
@@ -77,11 +79,13 @@ def cyclic_alanine():
     return closed_peptide("AAAAAA", False, {(0, "H2"), (0, "H3"), (5, "OXT")}, pairs, "phi psi")
 
 
+@cache
 def oxytocin():
     pairs = [((1, "SG"), (6, "SG"), 0.205), ((1, "CB"), (6, "SG"), 0.305), ((1, "SG"), (6, "CB"), 0.305)]
     return closed_peptide("CYIQNCPLG", True, {(1, "HG"), (6, "HG")}, pairs, "phi psi chi")
 
 
+@cache
 def prolines():
     structure = ptd.build_peptide("APPGPA")
     return relaxed(structure.topology, structure.positions)
