@@ -124,9 +124,9 @@ def picoseconds(summary: dict) -> float:
 
 
 def progress_of(summary: dict) -> tuple[float, str]:
-    """Return how far one iteration leads, and in what: time of a replica, or energy calls if there are pivot moves."""
-    if summary["settings"]["pivots"]:
-        return 1e-6 * summary["force_calls"] / summary["iterations"], "million energy calls"
+    """Return how far one exchange leads, and in what: time of a replica, or time steps and pivots if there are any."""
+    if pivots := summary["settings"]["pivots"]:
+        return 1e-3 * (summary["settings"]["interval"] + pivots), "thousand steps and pivots of each replica"
     return picoseconds(summary), "ps of each replica"
 
 
@@ -138,8 +138,8 @@ def fold_one(name: str, options: argparse.Namespace) -> None:
     summary, frames = fold(name, folder, options.iterations or molecule.iterations, options.workers, settings)
     (step, unit), calls = progress_of(summary), summary["force_calls"] / summary["iterations"]
     content, size = ptd.helix_content(frames), ptd.radius_of_gyration(frames)
-    print(f"{name}: {summary['iterations']} iterations of 8 replicas, {summary['force_calls']:,} energy calls, "
-          f"{len(frames) * step:.3g} {unit}; round trips {summary['round_trips']}")  # fmt: skip
+    print(f"{name}: {summary['iterations']} exchanges of 8 replicas, {summary['force_calls']:,} energy calls, "
+          f"{summary['iterations'] * step:.3g} {unit}; round trips {summary['round_trips']}")  # fmt: skip
     print(f"at the lowest temperature, all frames: {content}; {size}; {ptd.hydrogen_bonds(frames)}")
     series = [("helix content", content.values), ("radius of gyration (nm)", size.values)]
     if carbons is None:
@@ -152,7 +152,7 @@ def fold_one(name: str, options: argparse.Namespace) -> None:
         if found is None:
             print(f"{name} did not fold within this budget: {best}")
         else:
-            print(f"{name} folded after {(found + 1) * step:.3g} {unit}, {found + 1} iterations, "
+            print(f"{name} folded after {(found + 1) * step:.3g} {unit}, {found + 1} exchanges, "
                   f"{(found + 1) * calls:,.0f} energy calls; folded in {(distance < molecule.limit).mean():.0%} of the "
                   f"frames; {best}")  # fmt: skip
     draw(series, step, unit, molecule.limit, name, options.output)
