@@ -349,6 +349,7 @@ def test_script(script, arguments, suffixes, capsys, tmp_path, monkeypatch):
     run_script(script, arguments, suffixes, capsys, tmp_path / "new" / "out")
 
 
+@pytest.mark.slow
 def test_dynamics(capsys, tmp_path, monkeypatch):
     for name, value in {"TRIAL_STEPS": (0.008,), "PROPOSALS": 20, "SHARE_RESIDUES": 3, "SPEED_RESIDUES": 2}.items():
         monkeypatch.setattr(dynamics, name, value)

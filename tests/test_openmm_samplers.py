@@ -75,6 +75,7 @@ def check_visits(state: np.ndarray, count: int) -> None:
         assert abs(mean - 1 / count) < 4 * error and error < 0.1, (k, mean, error)
 
 
+@pytest.mark.slow
 def test_replica_exchange_sampler(tmp_path):
     temperatures = (300.0, 420.0, 600.0)
     simulation = make_simulation(butane.make_system(), ghmc(300, 1))
@@ -105,6 +106,7 @@ def test_replica_exchange_sampler_with_new_velocities():
     assert sampler.currentIteration == 20 and simulation.integrator.acceptance > 0.9
 
 
+@pytest.mark.slow
 def test_simulated_tempering_and_expanded_ensemble():
     """With the exact free energies as weights, all temperatures are visited alike and sampled right."""
     temperatures = [300.0, 400.0, 550.0]

@@ -25,6 +25,7 @@ def test_the_ladder_leads_to_the_last_rung_that_is_accepted(begin):
     assert rung == 2
 
 
+@pytest.mark.slow
 def test_steps_are_the_largest_with_the_wanted_acceptance(alanine):
     """At the step that was found nine of ten proposals pass, and clearly less at twice that step."""
     method = script.METHODS["torsions, HMC"]
