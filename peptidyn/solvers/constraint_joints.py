@@ -31,6 +31,7 @@ from peptidyn.model.kinematics import POINT, PRISMATIC, link_snapshot
 from peptidyn.model.tree import TreeModel
 from peptidyn.solvers.dynamics import inertia_of_links
 from peptidyn.solvers.inertia_sharing import invert_inertia, share_inertias
+from peptidyn.solvers.spatial_algebra import copy_matrix, fill_matrix
 from peptidyn.solvers.split_links import FLOATING, GROUND, Parts
 
 DEPENDENT_AXES = 1e-8
@@ -142,10 +143,11 @@ def _share_inertias(parent, joint, axis, inertia, bodies):
     """
     link, up, shared, lent = bodies.link, bodies.up, bodies.shared, bodies.lent
     for b in range(len(link)):
-        bodies.inertia[b] = inertia[link[b]]
+        copy_matrix(inertia[link[b]], bodies.inertia[b])
     share_inertias(link, bodies.top, up, parent, joint, axis, bodies.inertia)
-    shared[:] = inertia
-    lent[:] = 0.0
+    for l in range(len(parent)):
+        copy_matrix(inertia[l], shared[l])
+        fill_matrix(lent[l], 0.0)
     anything = False
     for b in range(len(link) - 1, -1, -1):
         l = link[b]
@@ -170,12 +172,14 @@ def _free_bodies(joint, mass, inertia, parts, joints):
         joints.lightness[i] = 1.0 / m
         log_det += 3.0 * np.log(m)
         if joint[l] == POINT:
-            joints.mobility[i] = 0.0
+            fill_matrix(joints.mobility[i], 0.0)
             continue
         det = invert_inertia(inertia[l], joints.mobility[i])
         if not det > 0.0:
             return 0.0, l
-        joints.mobility[i] /= parts.share[i]
+        for j in range(3):
+            for k in range(3):
+                joints.mobility[i, j, k] /= parts.share[i]
         log_det += np.log(det) + 3.0 * np.log(parts.share[i])
     return log_det, -1
 
@@ -256,7 +260,7 @@ def _joint_directions(parent, joint, axis, origin, com, parts, joints):
 
     Returns sum ln det S^T S, and the link of a joint whose soft coordinates depend on each other, or -1.
     """
-    S, Q = np.empty((2, 6, 6))
+    S, Q = np.empty((6, 6)), np.empty((6, 6))
     log_det = 0.0
     for i in range(len(parts.link)):
         u, k, l = parts.up[i], parts.soft[i], parts.link[i]
@@ -355,7 +359,7 @@ def _invert_block(A, n, L, out):
 @njit(cache=True)
 def _own_response(mobility, lightness, Y):
     """Write Y = A^-1 of a free body into `Y` (6, 6)."""
-    Y[:] = 0.0
+    fill_matrix(Y, 0.0)
     for i in range(3):
         Y[3 + i, 3 + i] = lightness
         for j in range(3):
@@ -369,7 +373,7 @@ def _add_joint(K, n, r, R, Y, work):
     `K`, `n`, `r`: constrained directions, their number, the joint point as seen from the body. `work` (5, 6, 6) is
     scratch. Returns ln det M^-1, or nan if it is singular.
     """
-    H, HY, L, G, T = work
+    H, HY, L, G, T = work[0], work[1], work[2], work[3], work[4]
     _constraint_rows(K, n, r, H)
     _multiply_symmetric(H, Y, n, 6, HY)
     for i in range(n):
@@ -405,7 +409,7 @@ def _path_1_blocks(parts, joints):
     On the way joints.M[i] holds R_i, until the joint is put on its upper body. Returns ln det of the whole system and
     of the joint inertias, and the link of a vanishing pivot, or -1.
     """
-    Y, H, HY = np.empty((3, 6, 6))
+    Y, H, HY = np.empty((6, 6)), np.empty((6, 6)), np.empty((6, 6))
     work = np.empty((5, 6, 6))
     log_det = 0.0
     for i in range(len(parts.link) - 1, -1, -1):

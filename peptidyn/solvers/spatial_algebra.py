@@ -17,6 +17,22 @@ from numba import njit
 
 
 @njit(cache=True)
+def fill_matrix(out, value):
+    """Write `value` into all entries of `out` (n, m); `out[:] = value` takes much longer to compile."""
+    for i in range(out.shape[0]):
+        for j in range(out.shape[1]):
+            out[i, j] = value
+
+
+@njit(cache=True)
+def copy_matrix(A, out):
+    """Write A into `out`, both (n, m); `out[:] = A` would allocate where they might overlap."""
+    for i in range(out.shape[0]):
+        for j in range(out.shape[1]):
+            out[i, j] = A[i, j]
+
+
+@njit(cache=True)
 def add_cross(a, b, scale, out):
     """Add scale * (a x b) to `out` (3,)."""
     out[0] += scale * (a[1] * b[2] - a[2] * b[1])

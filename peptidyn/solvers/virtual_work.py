@@ -41,7 +41,7 @@ from peptidyn.model.state import State
 from peptidyn.model.tree import TreeModel
 from peptidyn.solvers.constraint_joints import OWN, UP, eliminate_joints, empty_joints, list_bodies
 from peptidyn.solvers.protocol import FactorPool, ReusableFactor, ReusingSolver, raise_unfit
-from peptidyn.solvers.spatial_algebra import add_cross
+from peptidyn.solvers.spatial_algebra import add_cross, copy_matrix, fill_matrix
 from peptidyn.solvers.split_links import FLOATING, GROUND, split_links
 
 ROUNDS = 2
@@ -67,7 +67,7 @@ def _add_wrench(r, wrench, sign, out):
 @njit(cache=True)
 def _joint_wrench(parent, dof, l, k, row, K, tau, out):
     """Write the wrenches K_J^T n_J of the joint torques between link `l` and its next body, at o, into `out` (6, m)."""
-    out[:] = 0.0
+    fill_matrix(out, 0.0)
     for s in row[:k]:
         for i in range(6):
             for c in range(tau.shape[1]):
@@ -80,12 +80,13 @@ def _applied_forces(parent, joint, dof, origin, com, parts, joints, tau, t):
     """Write t_i of (28), as corrected above and without b_i, into `t` (n, 6, m), from the forces `tau` (n_dof, m)."""
     wrench = np.empty((6, tau.shape[1]))
     r = np.empty(3)
-    t[:] = 0.0
+    for i in range(len(t)):
+        fill_matrix(t[i], 0.0)
     for i in range(len(parts.link)):
         u, l, k = parts.up[i], parts.link[i], parts.soft[i]
         if u == FLOATING:
             start = 0 if joint[l] == FREE else 3
-            wrench[:] = 0.0
+            fill_matrix(wrench, 0.0)
             for e in range(start, 6):
                 for c in range(tau.shape[1]):
                     wrench[e, c] = tau[dof[l] + e - start, c]
@@ -127,7 +128,8 @@ def _return_lent_forces(parts, lent, h, t):
 @njit(cache=True)
 def _add_centripetal(w, r, sign, turn, out):
     """Add sign w x (w x r) to `out` (3,); `turn` (3,) is scratch."""
-    turn[:] = 0.0
+    for e in range(3):
+        turn[e] = 0.0
     add_cross(w, r, 1.0, turn)
     add_cross(w, turn, sign, out)
 
@@ -140,9 +142,9 @@ def _velocity_accelerations(parent, joint, dof, axis, origin, com, parts, w, v, 
     adds omega x axis q' to the angular acceleration, a sliding one twice that to the linear one; offsets between
     origins add omega x (omega x r).
     """
-    r, g, turn = np.empty((3, 3))
-    h[:] = 0.0
+    r, g, turn = np.empty(3), np.empty(3), np.empty(3)
     for i in range(len(parts.link)):
+        fill_matrix(h[i], 0.0)
         l = parts.link[i]
         if parts.soft[i] == 0:
             continue
@@ -156,7 +158,8 @@ def _velocity_accelerations(parent, joint, dof, axis, origin, com, parts, w, v, 
             for e in range(3):
                 r[e] = origin[l, e] - com[up, e]  # a massless link has its centre at its origin
             _add_centripetal(w[up], r, 1.0, turn, linear)
-            g[:] = 0.0
+            for e in range(3):
+                g[e] = 0.0
             add_cross(w[up], axis[l], v[dof[l]], g)
             for e in range(3):
                 r[e] = o[e] - origin[l, e]
@@ -201,6 +204,14 @@ def _add_motion(r, x, sign, out):
 
 
 @njit(cache=True)
+def _subtract(x, out):
+    """Subtract `x` from `out`; both (6, m)."""
+    for e in range(6):
+        for c in range(x.shape[1]):
+            out[e, c] -= x[e, c]
+
+
+@njit(cache=True)
 def _multiply(A, rows, inner, x, out):
     """Write A x into `out`; A is (rows, inner), x (inner, m), out (rows, m)."""
     for i in range(rows):
@@ -233,11 +244,11 @@ def _subtract_coupling(joints, i, j, k, n, work, out):
 
     `work` (3, 6, m) is scratch.
     """
-    wrench, force, motion = work
-    force[:] = 0.0
+    wrench, force, motion = work[0], work[1], work[2]
+    fill_matrix(force, 0.0)
     _add_constraint(joints, j, UP, n, 1.0, wrench, force)
     _accelerate_body(joints.mobility[i], joints.lightness[i], force, motion)
-    force[:] = 0.0
+    fill_matrix(force, 0.0)
     _add_motion(joints.arm[k, UP], motion, -1.0, force)
     for s in range(joints.rows[k]):
         for e in range(6):
@@ -254,15 +265,15 @@ def _solve_pair(joints, i, first, second, x, work):
     if first >= 0:
         m = joints.rows[first]
         if second >= 0:
-            work[3] = x[first]
+            copy_matrix(x[first], work[3])
         _multiply(joints.M[first], m, m, x[first], work[0])
-        x[first] = work[0]
+        copy_matrix(work[0], x[first])
     if second >= 0:
         n = joints.rows[second]
         if first >= 0:
             _subtract_coupling(joints, i, first, second, x[first], work[:3], x[second])
         _multiply(joints.M[second], n, n, x[second], work[0])
-        x[second] = work[0]
+        copy_matrix(work[0], x[second])
         if first >= 0:
             m = joints.rows[first]
             _subtract_coupling(joints, i, second, first, x[second], work[:3], work[3])
@@ -279,20 +290,21 @@ def _path_1(parts, joints, t, free, h, total, n):
     (n_parts, 6, m).
     """
     work = np.empty((4, 6, n.shape[2]))
-    net, relative = np.empty((2, 6, n.shape[2]))
-    n[:] = 0.0
+    net, relative = np.empty((6, n.shape[2])), np.empty((6, n.shape[2]))
+    for i in range(len(n)):
+        fill_matrix(n[i], 0.0)
     for i in range(len(parts.link) - 1, -1, -1):
         first, second = parts.down[i, 0], parts.down[i, 1]
         _solve_pair(joints, i, first, second, n, work)
         u = parts.up[i]
         if u == FLOATING:
             continue
-        net[:] = t[i]
+        copy_matrix(t[i], net)
         for j in (first, second):
             if j >= 0:
                 _add_constraint(joints, j, UP, n[j], -1.0, work[0], net)
         _accelerate_body(joints.mobility[i], joints.lightness[i], net, work[0])
-        relative[:] = h[i]
+        copy_matrix(h[i], relative)
         _add_motion(joints.arm[i, OWN], work[0], -1.0, relative)
         if u >= 0:
             _add_motion(joints.arm[i, UP], free[u], 1.0, relative)
@@ -302,7 +314,7 @@ def _path_1(parts, joints, t, free, h, total, n):
                 n[i, s, c] -= joints.compliance[i, s] * total[i, s, c]
         if u == GROUND:
             _multiply(joints.M[i], joints.rows[i], joints.rows[i], n[i], work[0])
-            n[i] = work[0]
+            copy_matrix(work[0], n[i])
 
 
 @njit(cache=True)
@@ -312,24 +324,24 @@ def _path_2(parts, joints, change, n):
     `change` (n_parts, 6, m) is scratch: S_ij^T n_i, then what follows from it for n_j.
     """
     work = np.empty((4, 6, n.shape[2]))
-    force, motion = np.empty((2, 6, n.shape[2]))
+    force, motion = np.empty((6, n.shape[2])), np.empty((6, n.shape[2]))
     for i in range(len(parts.link)):
         first, second = parts.down[i, 0], parts.down[i, 1]
         if parts.up[i] == FLOATING or (first < 0 and second < 0):
             continue
-        force[:] = 0.0
+        fill_matrix(force, 0.0)
         _add_constraint(joints, i, OWN, n[i], -1.0, work[0], force)
         _accelerate_body(joints.mobility[i], joints.lightness[i], force, motion)
         for j in (first, second):
             if j >= 0:
-                force[:] = 0.0
+                fill_matrix(force, 0.0)
                 _add_motion(joints.arm[j, UP], motion, 1.0, force)
-                change[j] = 0.0
+                fill_matrix(change[j], 0.0)
                 _multiply(joints.K[j], joints.rows[j], 6, force, change[j])
         _solve_pair(joints, i, first, second, change, work)
         for j in (first, second):
             if j >= 0:
-                n[j] -= change[j]
+                _subtract(change[j], n[j])
 
 
 @njit(cache=True)
@@ -356,14 +368,15 @@ def _joint_accelerations(parent, joint, dof, origin, com, parts, joints, x, h, q
         if u == FLOATING:
             for e in range(3):
                 r[e] = origin[l, e] - com[l, e]
-            relative[:] = 0.0
+            fill_matrix(relative, 0.0)
             _add_motion(r, x[i], 1.0, relative)
             start = 0 if joint[l] == FREE else 3
             for e in range(start, 6):
-                q[dof[l] + e - start] = relative[e]
+                for c in range(q.shape[1]):
+                    q[dof[l] + e - start, c] = relative[e, c]
         elif parts.soft[i] > 0:
-            relative[:] = 0.0
-            relative -= h[i]
+            fill_matrix(relative, 0.0)
+            _subtract(h[i], relative)
             _add_motion(joints.arm[i, OWN], x[i], 1.0, relative)
             if u >= 0:
                 _add_motion(joints.arm[i, UP], x[u], -1.0, relative)
@@ -375,7 +388,7 @@ def _joint_accelerations(parent, joint, dof, origin, com, parts, joints, x, h, q
 @njit(cache=True)
 def _base_velocity_terms(joint, dof, origin, com, parts, w, q):
     """Add omega x (omega x r) to the accelerations of the base origins, which are not the centres of mass."""
-    r, turn = np.empty((2, 3))
+    r, turn = np.empty(3), np.empty(3)
     for i in range(len(parts.link)):
         l = parts.link[i]
         if parts.up[i] == FLOATING and joint[l] == FREE:
@@ -437,8 +450,9 @@ def _accelerate(parent, joint, dof, origin, com, parts, joints, rounds, work, q)
     ones move, and constraint forces take it back; the second round starts from bodies that already feel them, and finds
     what rounding has left.
     """
-    t, h, x, n, total = work
-    total[:] = 0.0
+    t, h, x, n, total = work[0], work[1], work[2], work[3], work[4]
+    for i in range(len(total)):
+        fill_matrix(total[i], 0.0)
     for _ in range(rounds):  # an argument: a constant would be unrolled, and take twice as long to compile
         _accelerate_bodies(joints, t, x)
         _path_1(parts, joints, t, x, h, total, n)
@@ -453,28 +467,26 @@ def _accelerate(parent, joint, dof, origin, com, parts, joints, rounds, work, q)
 
 
 @njit(cache=True)
-def _solve(parent, joint, dof, origin, com, parts, joints, rounds, b, work, q):
-    """Write M^-1 b into `q`, both (n_dof, m): accelerations from rest."""
+def _load_at_rest(parent, joint, dof, origin, com, parts, joints, b, work):
+    """Write t and h of bodies at rest under the generalised forces b (n_dof, m) into `work`, see `_accelerate`."""
     _applied_forces(parent, joint, dof, origin, com, parts, joints, b, work[0])
-    work[1][:] = 0.0
-    _accelerate(parent, joint, dof, origin, com, parts, joints, rounds, work, q)
+    for i in range(len(parts.link)):
+        fill_matrix(work[1, i], 0.0)
 
 
 @njit(cache=True)
-def _solve_moving(
-    parent, joint, dof, axis, origin, com, inertia, parts, joints, rounds, lent, lends, v, tau, work, q
-):  # fmt: skip
-    """Write the accelerations `q` (n_dof, 1) for velocities `v` (n_dof,) and forces `tau` (n_dof, 1)."""
+def _load_moving(parent, joint, dof, axis, origin, com, inertia, parts, joints, lent, lends, v, tau, w, work):
+    """Write t and h for velocities `v` (n_dof,) and forces `tau` (n_dof, 1) into `work`, see `_accelerate`.
+
+    `w` (n_links, 3): angular velocities, written.
+    """
     t, h = work[0], work[1]
-    w, u = np.empty((2, len(parent), 3))
-    link_twists(parent, joint, dof, axis, origin, v, w, u)
+    link_twists(parent, joint, dof, axis, origin, v, w, np.empty((len(parent), 3)))
     _applied_forces(parent, joint, dof, origin, com, parts, joints, tau, t)
     _gyroscopic_forces(inertia, parts, w, t)
     _velocity_accelerations(parent, joint, dof, axis, origin, com, parts, w, v, h)
     if lends:
         _return_lent_forces(parts, lent, h, t)
-    _accelerate(parent, joint, dof, origin, com, parts, joints, rounds, work, q)
-    _base_velocity_terms(joint, dof, origin, com, parts, w, q[:, 0])
 
 
 # ---------------------------------------------------------------------- the solver
@@ -490,6 +502,7 @@ class VirtualWorkFactor(ReusableFactor):
         self._links, self._parts = links, parts
         self._bodies = list_bodies(tree)
         self._joints = empty_joints(tree, parts)
+        self._placed_joints = (*self._topology, links.p, links.com, parts, self._joints)
         self._log_det, self._lends = 0.0, False
         self._one_column = np.empty((5, len(parts.link), 6, 1))
 
@@ -504,9 +517,9 @@ class VirtualWorkFactor(ReusableFactor):
 
     def solve(self, b: np.ndarray) -> np.ndarray:
         """Return M^-1 b: the accelerations from rest under the generalised forces b."""
-        links, q = self._links, np.empty(b.shape)
-        work = self._work(b.shape[1])
-        _solve(*self._topology, links.p, links.com, self._parts, self._joints, ROUNDS, b, work, q)
+        work, q = self._work(b.shape[1]), np.empty(b.shape)
+        _load_at_rest(*self._placed_joints, b, work)
+        _accelerate(*self._placed_joints, ROUNDS, work, q)
         return q
 
     def log_det(self) -> float:
@@ -530,11 +543,14 @@ class VirtualWorkFactor(ReusableFactor):
         return wrenches
 
     def _accelerate(self, v: np.ndarray, tau: np.ndarray) -> np.ndarray:
-        links, q = self._links, np.empty((len(tau), 1))
-        _solve_moving(
-            *self._topology, links.axis, links.p, links.com, links.inertia, self._parts, self._joints, ROUNDS,
-            self._bodies.lent, self._lends, v, tau[:, None], self._one_column, q,
+        links, q, w = self._links, np.empty((len(tau), 1)), np.empty((len(self._links.p), 3))
+        _load_moving(
+            *self._topology, links.axis, links.p, links.com, links.inertia, self._parts, self._joints,
+            self._bodies.lent, self._lends, v, tau[:, None], w, self._one_column,
         )  # fmt: skip
+        _accelerate(*self._placed_joints, ROUNDS, self._one_column, q)
+        _, joint, dof = self._topology
+        _base_velocity_terms(joint, dof, links.p, links.com, self._parts, w, q[:, 0])
         return q
 
     def _work(self, m: int) -> np.ndarray:
