@@ -51,6 +51,7 @@ from peptidyn.model.tree import TreeModel
 from peptidyn.solvers.point_elimination_plan import Plan, make_plan
 from peptidyn.solvers.point_elimination_rows import sparse_rows, write_rows
 from peptidyn.solvers.protocol import FactorPool, ReusableFactor, ReusingSolver, raise_singular
+from peptidyn.solvers.spatial_algebra import copy_matrix, fill_matrix
 
 _PIVOT = 1e-14  # pivots of H22 smaller than this part of what free atoms would give hold rounding errors only
 
@@ -189,7 +190,7 @@ def _eliminate(blocks, fronts, hard, mobility, matrices, factors, gains):
 @njit(cache=True)
 def _spread(blocks, soft, mobility, b_vector, v):
     """Write v = m^-1 B_s^T b (n_atoms, 3): the velocities that the generalised impulses give to free atoms."""
-    v[:] = 0.0
+    fill_matrix(v, 0.0)
     for b in range(len(blocks.link)):
         width = blocks.column_at[b + 1] - blocks.column_at[b]
         for r in range(blocks.n_soft[b]):
@@ -237,7 +238,7 @@ def _sweep_up(blocks, fronts, hard, factors, gains, v, e):
 @njit(cache=True)
 def _sweep_down(blocks, fronts, hard, factors, gains, e, g_sum):
     """Solve the upper triangle, root to leaves: `e` becomes H22^-1 B_h v, `g_sum` (n_atoms, 3) becomes B_h^T e."""
-    g_sum[:] = 0.0
+    fill_matrix(g_sum, 0.0)
     at_e = len(e)
     for f in range(len(fronts.block_at) - 2, -1, -1):
         first, n = fronts.atom_at[f], fronts.atom_at[f + 1] - fronts.atom_at[f]
@@ -283,7 +284,7 @@ def _gather(blocks, soft, v, out):
 def _apply_inverse(blocks, fronts, mobility, soft, hard, factors, gains, b, v, w, e, out):
     """Write M^-1 b (n_dof,), by (13); `v`, `w` (n_atoms, 3) and `e` (number of hard coordinates,) are scratch."""
     _spread(blocks, soft, mobility, b, v)
-    w[:] = v
+    copy_matrix(v, w)
     _sweep_up(blocks, fronts, hard, factors, gains, w, e)
     _sweep_down(blocks, fronts, hard, factors, gains, e, w)
     for a in range(len(mobility)):
@@ -336,7 +337,7 @@ class _Scratch(NamedTuple):
 def _solve(blocks, fronts, motion, mobility, soft, hard, factors, gains, refinements, scratch, rhs, out):
     """Write M^-1 b for every column of `rhs` (n_dof, m), with steps of iterative refinement."""
     v, w, e, twist, wrench, rows = scratch
-    b, x, product = rows
+    b, x, product = rows[0], rows[1], rows[2]
     for c in range(rhs.shape[1]):
         for d in range(len(rhs)):
             b[d] = rhs[d, c]
@@ -352,18 +353,6 @@ def _solve(blocks, fronts, motion, mobility, soft, hard, factors, gains, refinem
 
 
 # ---------------------------------------------------------------------- the solver
-
-
-@njit(cache=True)
-def _factor(tree, state, links, motion, local, frames, blocks, fronts, mobility, soft, hard, matrices, factors, gains):
-    """Place links and atoms, write the rows, factor H22; return ln det G - ln det m, ln det H22, a bad block or -1."""
-    link_snapshot(*tree, *state, *links)
-    place_atoms(motion.atom_link, local, links[0], motion.p, motion.x)
-    log_scale, bad = write_rows(blocks, frames, motion.x, motion.joint, motion.axis, motion.p, soft, hard)
-    if bad >= 0:
-        return 0.0, 0.0, bad
-    log_det, bad = _eliminate(blocks, fronts, hard, mobility, matrices, factors, gains)
-    return 2.0 * log_scale, log_det, bad
 
 
 class FixmanPointsFactor(ReusableFactor):
@@ -401,15 +390,22 @@ class FixmanPointsFactor(ReusableFactor):
 
     def refactor(self, tree: TreeModel, state: State) -> None:
         tree.check_state(state)
-        plan, links = self._plan, self.placed
-        log_scale, self.log_det_H22, bad = _factor(
-            tree.link_arrays, (state.base_position, state.base_rotation, state.q),
-            (links.R, links.p, links.axis, links.com, links.inertia), self._motion, tree.local, plan.frames,
-            plan.blocks, plan.fronts, plan.mobility, self._soft, self._hard, self._matrices, self._factors, self._gains,
+        plan, links, x = self._plan, self.placed, self._motion.x
+        link_snapshot(
+            *tree.link_arrays, state.base_position, state.base_rotation, state.q, links.R, links.p, links.axis,
+            links.com, links.inertia,
         )  # fmt: skip
+        place_atoms(tree.atom_link, tree.local, links.R, links.p, x)
+        log_scale, bad = write_rows(
+            plan.blocks, plan.frames, x, tree.joint, links.axis, links.p, self._soft, self._hard
+        )  # fmt: skip
+        if bad < 0:
+            self.log_det_H22, bad = _eliminate(
+                plan.blocks, plan.fronts, self._hard, plan.mobility, self._matrices, self._factors, self._gains
+            )
         if bad >= 0:
             raise_singular(tree, int(plan.blocks.link[bad]))
-        self.log_det_G = self._log_det_masses + log_scale
+        self.log_det_G = self._log_det_masses + 2.0 * log_scale
 
     def solve(self, b: np.ndarray, refinements: int = 1) -> np.ndarray:
         """Return M^-1 b by (12); O(n) per column.
