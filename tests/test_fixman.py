@@ -147,6 +147,13 @@ def test_schur_complement_is_the_inverse(kind, base):
     assert SOLVER.log_det(tree, state) == pytest.approx(log_det, abs=1e-9)
 
 
+def test_blocks_of_trees_with_joint_inertia_are_refused():
+    tree = random_tree("serial", 4, seed=0)
+    heavier = tree.with_joint_inertia(np.ones(tree.n_coordinates))
+    with pytest.raises(UnsupportedError, match="'fixman' has no joint inertias"):
+        h_blocks(heavier, heavier.reference)
+
+
 def test_six_coordinates_per_body():
     """f + r = 6 n for free bodies; a point has three, a fixed base none."""
     tree = random_tree("forest", 60, seed=1)

@@ -33,7 +33,7 @@ from peptidyn.integrators.mover import Mover
 from peptidyn.metric.fixman_potential import check_temperature
 from peptidyn.model.rings import long_loops
 from peptidyn.model.tree import TreeModel
-from peptidyn.solvers.protocol import get_solver
+from peptidyn.solvers.articulated import ArticulatedSolver
 
 LANGEVIN_STEPS = 8.0
 """Steps per period of the stiffest motion with which averages of Langevin dynamics are right."""
@@ -67,9 +67,6 @@ SMALLEST_SHARE = 1e-4
 
 SLOW = 100.0
 """Torsions with more joint inertia (Da nm^2) than this turn by less than ten degrees per ps at 300 K."""
-
-COLUMNS = 256
-"""Right-hand sides that are solved at a time."""
 
 
 def joint_inertia(
@@ -137,7 +134,7 @@ def _slowed(tree: TreeModel, inertia: np.ndarray, h: float, kT: float, square: f
     inertia[hydrogens] = np.maximum(inertia[hydrogens], CONTACT * square)
     stiff = inertia.copy()
     stiff[rotors] = 0.0
-    own = effective_inertia(tree.with_joint_inertia(stiff), rotors)
+    own = effective_inertia(tree.with_joint_inertia(stiff))[rotors]
     turn = h * np.sqrt(kT / own)
     if len(turn) and turn.max() > LARGEST_TURN:
         raise ArgumentError(
@@ -216,17 +213,9 @@ def _scales(entries: Any) -> np.ndarray:
     return scale
 
 
-def effective_inertia(tree: TreeModel, coordinates: np.ndarray) -> np.ndarray:
-    """Return 1 / (M^-1)_ii of some coordinates (n,): the inertia with which each answers a torque on it alone."""
-    solver = get_solver("articulated")
-    places = tree.coordinate_dof[coordinates]
-    own = np.empty(len(places))
-    for start in range(0, len(places), COLUMNS):
-        chosen = places[start : start + COLUMNS]
-        right = np.zeros((tree.n_dof, len(chosen)))
-        right[chosen, np.arange(len(chosen))] = 1.0
-        own[start : start + COLUMNS] = 1.0 / solver.solve(tree, tree.reference, right)[chosen, np.arange(len(chosen))]
-    return own
+def effective_inertia(tree: TreeModel) -> np.ndarray:
+    """Return 1 / (M^-1)_ii of all coordinates (n,): the inertia with which each answers a torque on it alone."""
+    return 1.0 / ArticulatedSolver().inverse_diagonal(tree, tree.reference)
 
 
 def _check_waters(tree: TreeModel, h: float) -> None:

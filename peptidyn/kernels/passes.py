@@ -458,15 +458,11 @@ def log_det(first, last, packed, pivot, root):
 @njit(**_OPTIONS)
 def log_det_gradient(first, last, packed, w, pivot, root, gradient):
     """Write d ln det M / d q into gradient (n_coordinates,), from the factor in w, whose P it uses up."""
-    parent, joint, _, coordinate, molecule, _, _ = packed
+    parent, _, _, coordinate, _, _, _ = packed
     for l in range(first, last):
         up = parent[l]
         if up < 0:
-            if joint[l] != FREE:
-                for i in range(21):
-                    put(w, l, P + i, 0.0)
-            elif l + 1 < last and parent[l + 1] >= 0:
-                _invert_root(root, molecule[l], w, l)
+            _begin_y(l, last, packed, w, root)
             continue
         s0, s1, s2, s3, s4, s5 = get6(w, l, S)
         u0, u1, u2, u3, u4, u5 = get6(w, l, V_THEN_G)
@@ -541,3 +537,41 @@ def log_det_gradient(first, last, packed, w, pivot, root, gradient):
             w, l, P + 15, g00 - 2.0 * s3 * w3, g01 - s3 * w4 - w3 * s4, g02 - s3 * w5 - w3 * s5,
             g11 - 2.0 * s4 * w4, g12 - s4 * w5 - w4 * s5, g22 - 2.0 * s5 * w5,
         )  # fmt: skip
+
+
+@njit(cache=True, error_model="numpy")
+def _begin_y(l, last, packed, w, root):
+    """Write Y of the root link l into its columns P: P^-1, or nothing where it cannot turn; none is needed if alone."""
+    parent, joint, _, _, molecule, _, _ = packed
+    if joint[l] != FREE:
+        for i in range(21):
+            put(w, l, P + i, 0.0)
+    elif l + 1 < last and parent[l + 1] >= 0:
+        _invert_root(root, molecule[l], w, l)
+
+
+@njit(**_OPTIONS)
+def inverse_diagonal(first, last, packed, w, root, diagonal):
+    """Write (M^-1)_ii of all soft coordinates into diagonal (n_coordinates,), from the factor in w, whose P it uses up.
+
+    It is 1 / D + G . Y_parent G, with Y as in `log_det_gradient`.
+    """
+    parent, _, _, coordinate, _, _, _ = packed
+    for l in range(first, last):
+        up = parent[l]
+        if up < 0:
+            _begin_y(l, last, packed, w, root)
+            continue
+        own = get(w, l, INVERSE)
+        for i in range(6):
+            total = zero(w)
+            for j in range(6):
+                total = total + get(w, up, P + PLACE[i][j]) * get(w, l, V_THEN_G + j)
+            put(w, l, A + i, total)
+            own = own + get(w, l, V_THEN_G + i) * total
+        put_at(diagonal, coordinate[l], own)
+        for i in range(6):
+            s, y = get(w, l, S + i), get(w, l, A + i)
+            for j in range(i + 1):
+                t, z = get(w, l, S + j), get(w, l, A + j)
+                put(w, l, P + PLACE[i][j], get(w, up, P + PLACE[i][j]) - s * z - y * t + s * t * own)

@@ -94,6 +94,13 @@ def log_det_state(packed, scratch, gradient):
     return kernels.log_det(START, n, packed, pivot, root)
 
 
+@njit(cache=True, error_model="numpy", nogil=True)
+def inverse_diagonal_state(packed, scratch, diagonal):
+    """Write (M^-1)_ii of all soft coordinates into diagonal (n_coordinates,), from the factor at hand."""
+    w, _, pivot, root = scratch
+    kernels.inverse_diagonal(START, len(pivot), packed, w, root, diagonal)
+
+
 # ---------------------------------------------------------------------------- many states
 
 

@@ -19,6 +19,7 @@ from peptidyn.kernels.states import (
     factor_state,
     forward_dynamics,
     forward_dynamics_states,
+    inverse_diagonal_state,
     log_det_state,
     make_scratch,
     solve_state,
@@ -56,6 +57,12 @@ class ArticulatedFactor(ReusableFactor):
     def log_det(self) -> float:
         return float(log_det_state(self.packed, self.scratch, None))
 
+    def inverse_diagonal(self, n_coordinates: int) -> np.ndarray:
+        """Return (M^-1)_ii of all soft coordinates; the factor is used up."""
+        diagonal = np.empty(n_coordinates)
+        inverse_diagonal_state(self.packed, self.scratch, diagonal)
+        return diagonal
+
 
 class ArticulatedSolver(ReusingSolver[ArticulatedFactor]):
     """Articulated-body factor about one origin per molecule, world axes."""
@@ -71,6 +78,10 @@ class ArticulatedSolver(ReusingSolver[ArticulatedFactor]):
         if b.ndim != 1:
             return super()._solve(tree, state, b)
         return self._in_one_call(factor_and_solve, tree, state, b)
+
+    def inverse_diagonal(self, tree: TreeModel, state: State) -> np.ndarray:
+        """Return (M^-1)_ii of all soft coordinates (n_coordinates,); O(n), without the rest of M^-1."""
+        return self._ask(tree, state, lambda factor: factor.inverse_diagonal(tree.n_coordinates))
 
     def _accelerations(self, tree: TreeModel, state: State, v: np.ndarray, tau: np.ndarray) -> np.ndarray:
         return self._in_one_call(forward_dynamics, tree, state, v, tau)

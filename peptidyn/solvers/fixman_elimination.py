@@ -101,7 +101,7 @@ def h_blocks(tree: TreeModel, state: State, hard: str | int | Iterable[str | int
                 ds[at[:n], body] = rows[:n]
                 dh[start : len(hard_link), body] = rows[first:]
     dh = dh[: len(hard_link)]
-    Lambda = np.zeros((n_bodies, 6, 6))
+    Lambda = np.empty((n_bodies, 6, 6))
     _fill_mobilities(free.inverse_inertia, free.inverse_mass, Lambda)
     ds_Lambda = np.einsum("kbi,bij->kbj", ds, Lambda)
     dh_Lambda = np.einsum("kbi,bij->kbj", dh, Lambda)
