@@ -99,6 +99,23 @@ def _column(number, width):
     return f"{number:{width}d}" if number < limit else f"{number - limit + 10 * 16 ** (width - 1):{width}X}"
 
 
+def test_lines_that_repeat_an_atom_are_one_atom(tmp_path, villin):
+    """Some programs write side chains twice. A copy elsewhere is an error, as `bad_files` of test_readers.py has it.
+
+    Two waters at one place remain two.
+    """
+    lines = [*atom_lines(villin), *(hetatm(700 + k, "O", "HOH", "W", k, (40, 40, 40), "O") for k in range(2))]
+    plain = load_structure(write(tmp_path, lines))
+    assert plain.n_atoms == len(lines)
+    lines = [copy for line in lines for copy in [line] * (1 + (line[12:16] == " CG "))]
+    structure = load_structure(write(tmp_path, lines))
+    np.testing.assert_array_equal(structure.positions, plain.positions)
+    np.testing.assert_array_equal(structure.atoms.bonds, plain.atoms.bonds)
+    count = np.count_nonzero(plain.atoms.name == "CG")
+    note = the_note(structure, "skipped")
+    assert f"{count} lines left out that repeat an atom at the same place: chain A, residue MET 41, atom CG" in note
+
+
 def test_standard_names(tmp_path, villin):
     """Old hydrogen names, AMBER's end residues and protonation states, CHARMM's histidine and water."""
     lines = atom_lines(villin)

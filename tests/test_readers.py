@@ -7,7 +7,7 @@ import gzip
 import numpy as np
 import pytest
 from real_structures import OPENMM_DATA, read
-from structure_files import atom_lines, bond_lengths, hetatm, kinds, mmcif_text, molecules, the_note
+from structure_files import atom_lines, bond_lengths, hetatm, kinds, mmcif_text, molecules, shifted, the_note
 
 from peptidyn.core.errors import ArgumentError, StructureError
 from peptidyn.io.readers import load_structure
@@ -125,6 +125,7 @@ def bad_files(tmp_path, villin):
     nan = f"{lines[9][:30]}     nan{lines[9][38:]}"
     stars = f"{lines[9][:30]}********{lines[9][38:]}"
     on_top = f"{lines[9][:30]}{lines[5][30:54]}{lines[9][54:]}"
+    twice = shifted(lines[9], dz=0.1)
     unknown_element = hetatm(1, "XX", "LIG", "A", 1, (0, 0, 0), "Q")
     crowd = [
         hetatm(k, f"C{k}", "LIG", "A", 1, (0.6 * (k % 3), 0.6 * (k // 3 % 3), 0.6 * (k // 9)), "C") for k in range(27)
@@ -160,7 +161,7 @@ def bad_files(tmp_path, villin):
         "nan cif": (make("u.cif", text.replace(lines[9][30:38].strip() + " ", "nan ", 1)), "not finite numbers"),
         "word cif": (make("u2.cif", text.replace(lines[9][30:38].strip() + " ", "x.y ", 1)), "not three numbers"),
         "on top": (make("v.pdb", changed(9, on_top)), "MET 41, atom .* and .*MET 41, atom .* are at the same place"),
-        "twice": (make("w.pdb", "\n".join([*lines[:10], lines[9], *lines[10:]])), "atom H2 of .*MET 41 more than once"),
+        "twice": (make("w.pdb", "\n".join([*lines[:10], twice, *lines[10:]])), "atom H2 of .*MET 41 more than once"),
         "element": (make("x.pdb", unknown_element), "element of chain A, residue LIG 1, atom XX is unknown"),
         "crowd": (make("y.pdb", "\n".join(crowd)), "LIG 1 is not a standard residue .* atom C0 would have"),
         "scattered": (

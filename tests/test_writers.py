@@ -11,7 +11,7 @@ from peptidyn.core.errors import OutputError, StructureError
 from peptidyn.io.readers import load_structure
 
 
-@pytest.mark.parametrize("suffix", ["pdb", "cif"])
+@pytest.mark.parametrize("suffix", ["pdb", "cif", "pdbx"])
 def test_written_files_read_back(tmp_path, structure_file, suffix):
     structure = read(structure_file)
     if structure.n_atoms > 2000:

@@ -56,7 +56,8 @@ def read_pdb(text: str, model: int, name: str) -> RawStructure:
     notes = models_note(n_models, model, name) + _unknown_note(lines.unknown)
     residues = _number_residues(lines)
     kept, choices = choose_locations(_sites(lines.atoms, residues))
-    notes += altloc_note(choices)
+    kept, repeats = _without_repeats(kept, lines.atoms, residues)
+    notes += altloc_note(choices) + repeats
     sizes = Counter(residues[i] for i in kept)
     atoms = [_standard_line(lines.atoms[i], sizes[residues[i]]) for i in kept]
     ends = {bisect_right(kept, end) - 1 for end in lines.ends}
@@ -167,6 +168,20 @@ def _sites(atoms: list[str], residues: list[int]) -> list[Site]:
         )
         for line, residue in zip(atoms, residues, strict=True)
     ]
+
+
+def _without_repeats(kept: list[int], atoms: list[str], residues: list[int]) -> tuple[list[int], list[Note]]:
+    """Leave out lines that say again what an earlier one of their residue says: the same atom at the same place."""
+    first: dict[tuple[int, str, str], int] = {}
+    again: list[str] = []
+    for i in kept:
+        line = atoms[i]
+        if first.setdefault((residues[i], line[12:16], line[30:54]), i) != i:
+            again.append(f"{_label(line, _residue_name(line))}, atom {line[12:16].strip()}")
+    if not again:
+        return kept, []
+    text = f"{counted(len(again), 'line')} left out that repeat an atom at the same place: {some(again)}"
+    return list(first.values()), [Note("skipped", text)]
 
 
 def _label(line: str, residue_name: str = "") -> str:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 PDB = (".pdb", ".ent")
-MMCIF = (".cif", ".mmcif")
+MMCIF = (".cif", ".mmcif", ".pdbx")
 PACKED = (".gz", ".bz2")
 
 CELL = ("length_a", "length_b", "length_c", "angle_alpha", "angle_beta", "angle_gamma")

@@ -43,7 +43,7 @@ def load_structure(
     Parameters
     ----------
     path : str or path
-        ``.pdb``, ``.ent``, ``.cif`` or ``.mmcif``, plain or with ``.gz`` or ``.bz2``.
+        ``.pdb``, ``.ent``, ``.cif``, ``.mmcif`` or ``.pdbx``, plain or with ``.gz`` or ``.bz2``.
     model : int
         Which model of the file, counted from 0.
     add_hydrogens : bool or None

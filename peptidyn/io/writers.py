@@ -13,7 +13,7 @@ from peptidyn.core.errors import StructureError
 from peptidyn.core.files import write_text
 from peptidyn.core.units import ANGSTROM
 from peptidyn.io.composition import standard_residues
-from peptidyn.io.raw import CELL
+from peptidyn.io.raw import CELL, MMCIF, PDB
 
 if TYPE_CHECKING:
     from peptidyn.io.structure import Structure
@@ -26,7 +26,7 @@ def write_structure(structure: Structure, path: str | os.PathLike[str]) -> None:
     names and coordinates in full. The file appears at once when complete; an existing one is replaced.
     """
     path = Path(path)
-    makers = {".pdb": _pdb_text, ".ent": _pdb_text, ".cif": mmcif_text, ".mmcif": mmcif_text}
+    makers = dict.fromkeys(PDB, _pdb_text) | dict.fromkeys(MMCIF, mmcif_text)
     maker = makers.get(path.suffix.lower())
     if maker is None:
         raise StructureError(f"cannot write {path.name}: the name must end in one of {', '.join(makers)}")
