@@ -49,6 +49,33 @@ def test_a_box_of_water_is_added():
     assert np.allclose(np.diff(once.positions[:22], axis=0), np.diff(peptide.positions, axis=0))
 
 
+def test_ends_of_a_chosen_piece_of_chain_are_completed(villin):
+    """Residues 44 to 50 of a chain that begins at 41: all atoms stay where they are, and three are added."""
+    whole, piece = ptd.load_structure(villin), prepare_structure(RunSettings(file=str(villin), select="resid 3 to 9"))
+    chosen = whole.subset("resid 3 to 9")
+    assert not piece.missing and piece.n_atoms == chosen.n_atoms + 3
+    ends = piece.atoms.residue_atoms[0].keys(), piece.atoms.residue_atoms[-1].keys()
+    assert ends[0] >= {"H", "H2", "H3"} and ends[1] >= {"O", "OXT"}
+    kept = [piece.atoms.residue_atoms[chosen.atoms.residue[i]][chosen.atoms.name[i]] for i in range(chosen.n_atoms)]
+    assert np.abs(piece.positions[kept] - chosen.positions).max() < 1e-9
+    assert "2 bonds to atoms left out cut" in note(piece, "cut")
+    assert "atom OXT" in " ".join(n.text for n in piece.notes_of("completed"))
+
+
+def test_a_disulfide_that_a_selection_cuts_becomes_a_thiol(further_structure):
+    """Of the six cysteines of BPTI, 5 and 14 lose their partners."""
+    piece = prepare_structure(RunSettings(file=str(further_structure("bpti.pdb")), select="resid 0 to 19"))
+    cysteines = piece.atoms.residue_name == "CYS"
+    assert ["HG" in atoms for atoms, is_one in zip(piece.atoms.residue_atoms, cysteines, strict=True) if is_one] == [
+        True
+    ] * 2
+
+
+def test_a_choice_of_single_atoms_is_not_completed(villin):
+    heavy = prepare_structure(RunSettings(file=str(villin), select="not element H"))
+    assert heavy.missing and "H" not in heavy.atoms.element
+
+
 @pytest.mark.slow
 def test_a_full_box_is_used_and_a_crystal_is_not():
     file = str(OPENMM_DATA / "test.pdb")  # villin in water
@@ -102,7 +129,7 @@ def test_a_ligand_without_parameters_leaves_no_folder(capsys, tmp_path, solvent)
     (tmp_path / "x.pdb").write_text("".join(text) + ligand + "END\n")
     assert main(["run", str(tmp_path / "x.pdb"), "--solvent", solvent, "-o", str(tmp_path / "out")]) == 2
     err = capsys.readouterr().err
-    assert "no parameters for LIG 7 of chain B" in err and "--select protein" in err and err.count("\n") == 1
+    assert "no parameters for chain B, residue LIG 7" in err and "--select protein" in err and err.count("\n") == 1
     assert not (tmp_path / "out").exists()
 
 

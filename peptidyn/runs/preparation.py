@@ -56,7 +56,7 @@ def prepare_structure(settings: ModelSettings) -> Structure:
     else:
         structure = load_structure(settings.file, model=settings.model, add_hydrogens=None, pH=settings.pH)
     if settings.select is not None:
-        structure = structure.subset(settings.select)
+        structure = _select(structure, settings.select, settings.pH)
     if settings.solvent in IMPLICIT:
         structure = _without_waters(structure, settings)
     else:
@@ -80,6 +80,18 @@ def load_prepared(settings: ModelSettings) -> LoadedSystem:
 def find_waters(structure: Structure) -> np.ndarray:
     """Return a mask (n_atoms,) of the atoms of waters."""
     return is_water(structure.atoms)[structure.atoms.residue]
+
+
+def _select(structure: Structure, selection: str, pH: float) -> Structure:
+    """Return the chosen atoms; where whole residues are left out of a chain, its new ends are completed."""
+    chosen = structure.select(selection)
+    part = structure.subset(chosen)
+    residues = np.unique(structure.atoms.residue[chosen])
+    if part.missing and np.isin(structure.atoms.residue, residues).sum() == len(chosen):
+        from peptidyn.io.completion import complete  # which imports PDBFixer
+
+        part = complete(part, pH=pH)
+    return part
 
 
 def _count_residues(structure: Structure, mask: np.ndarray) -> int:
