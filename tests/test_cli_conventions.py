@@ -62,6 +62,10 @@ def test_flags_stand_for_arguments():
     assert name_flags(message, options) == expected
     assert name_flags("e.g. parameters=['a.rtf', 'b.par']", options) == "e.g. --parameters a.rtf b.par"
     assert name_flags(message, make_parser().parse_args(["completion", "bash"])) == message
+    message = "complete it with load_structure(file, add_hydrogens=True), or remove it"
+    assert name_flags(message, options) == message  # peptidyn run does so by itself
+    inspecting = make_parser().parse_args(["inspect", "x.pdb"])
+    assert name_flags(message, inspecting) == "complete it with --add-hydrogens, or remove it"
 
 
 def _on_terminal(environment):

@@ -300,7 +300,7 @@ def test_ligands_by_files_and_by_template_generators():
     topology = app.Modeller(structure.topology, structure.positions * unit.nanometer).topology
     residue = topology.addResidue("LIG", topology.addChain("L"), "7")
     topology.addAtom("AR", app.element.argon, residue)
-    with pytest.raises(ModelError, match=r"LIG 7 of chain L .*ligand.xml.*generators="):
+    with pytest.raises(ModelError, match=r"for chain L, residue LIG 7 .*ligand.xml.*generators="):
         ptd.make_system(topology, "vacuum")
     asked = []
 

@@ -83,7 +83,7 @@ def test_a_box_of_three_sites_gets_the_fourth(water_file, field, solvent):
 
 def test_waters_without_the_site_are_named():
     box = three_site_box()
-    with pytest.raises(ModelError, match=r"virtual site in HOH 1 .*addExtraParticles"):
+    with pytest.raises(ModelError, match=r"virtual site in chain 1, residue HOH 1; .*addExtraParticles"):
         ptd.make_system(box.topology, "opc", cutoff=0.5)
 
 

@@ -61,7 +61,8 @@ def name_flags(message: str, options: argparse.Namespace) -> str:
     """Return a message of the library with the flags of the command in place of arguments.
 
     ``resume=True`` becomes ``--resume``, ``select='protein'`` becomes ``--select protein``, ``folder=`` becomes ``-o``
-    and a list becomes its words, as far as the command has such a flag.
+    and a list becomes its words, as far as the command has such a flag; ``load_structure(file, model=1)`` becomes
+    ``--model 1``.
     """
 
     quotes = "\"'"
@@ -79,4 +80,7 @@ def name_flags(message: str, options: argparse.Namespace) -> str:
             return " ".join([flag, *re.findall(r"[\"']([^\"']*)[\"']", value)])
         return f"{flag} {value if ' ' in value else value.strip(quotes)}"
 
+    call = re.search(r"load_structure\([^,()]+, ((\w+)=[^()]+)\)", message)
+    if call and hasattr(options, call[2]):
+        message = message.replace(call[0], call[1])
     return re.sub(r"""\b(?P<name>[A-Za-z_]+)=(?P<value>"[^"]*"|'[^']*'|\[[^]]*\]|[\w.]*)""", flag, message)

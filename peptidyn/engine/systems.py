@@ -172,16 +172,15 @@ def load_force_field(
 def undescribed(field: Any, topology: Any, error: Exception) -> str:
     """Return what to tell a user whose structure an openmm.app.ForceField has no parameters for."""
     unmatched = field.getUnmatchedResidues(topology)
-    unknown = [f"{r.name} {r.id.strip()} of chain {r.chain.id}" for r in unmatched]
-    names = some(sorted(set(unknown), key=unknown.index), 3)
     atoms = atoms_from_topology(topology)
+    names = some(list(dict.fromkeys(atoms.residue_label(r.index) for r in unmatched)), 3)
     numbers = {r.index for r in unmatched}
     lacking = [lack for lack in missing_atoms(atoms) if lack.residue in numbers]
     if lacking:
         shown = some([f"{atoms.residue_label(m.residue)} lacks {', '.join(m.heavy + m.hydrogens)}" for m in lacking], 3)
         return (
             f"the force field cannot describe this structure because atoms are missing: {shown}; complete it with "
-            "load_structure(file, add_hydrogens=True)"
+            "load_structure(file, add_hydrogens=True), or leave these residues out with select="
         )
     reason = str(error).split("For more information")[0].strip().rstrip(".")
     if "extra site" in reason:
