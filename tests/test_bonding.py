@@ -50,6 +50,31 @@ def test_the_limit_of_a_peptide_bond(tmp_path, villin):
         assert molecules(structure)[0] == 1 + gaps
 
 
+@pytest.mark.parametrize(("name", "number"), [("C", 57), ("N", 58)])
+def test_a_chain_without_an_atom_of_its_backbone_is_broken_there(tmp_path, villin, name, number):
+    lines = [x for x in atom_lines(villin) if (x[12:16].strip(), residue_number(x)) != (name, number)]
+    structure = load_structure(write(tmp_path, lines))
+    note = the_note(structure, "gap")
+    assert "the chain is broken in 1 place where atoms are missing" in note
+    assert f"{number}, atom {name}" in note
+
+
+@pytest.mark.parametrize(("apart", "gaps"), [(0.0, 0), (3.0, 1)])
+def test_a_phosphate_bond_across_a_gap_is_none(tmp_path, apart, gaps):
+    """The backbone of two nucleotides, a zigzag of bonds of 1.54 A; OpenMM's template bonds O3' to the next P."""
+    names = ("P", "O5'", "C5'", "C4'", "C3'", "O3'")
+    lines = [
+        hetatm(6 * r + k + 1, name, "DA", "A", r + 1, (1.25 * (6 * r + k) + apart * r, 0.9 * (k % 2), 0.0), name[0])
+        for r in range(2)
+        for k, name in enumerate(names)
+    ]
+    structure = load_structure(write(tmp_path, lines))
+    assert molecules(structure)[0] == 1 + gaps
+    assert kinds(structure)["gap"] == gaps
+    if gaps:
+        assert "residue DA 1 and chain A, residue DA 2: O3' and P are 0.4" in the_note(structure, "gap")
+
+
 def test_gap_from_numbering_alone_is_none(tmp_path, villin):
     """Numbers may jump where the chain does not."""
     lines = [

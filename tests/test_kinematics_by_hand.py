@@ -61,6 +61,19 @@ def test_velocities_are_slopes_of_positions(tree):
     assert inert.momenta(state, v) == pytest.approx(expected, abs=1e-12)
 
 
+def test_a_fixed_base_stays_where_it_is():
+    """It has no coordinates of its own: forces on all others are those of the free tree, and its atoms do not move."""
+    chain = beads([-1, 0, 1, 2, 3, 2], np.random.default_rng(3))
+    free, fixed = (build_tree(chain, soft="all", base=base) for base in ("free", "fixed"))
+    rng = np.random.default_rng(4)
+    q, F, rate = random_state(free, rng).q, rng.normal(size=(free.n_atoms, 3)), rng.normal(size=free.n_coordinates)
+    states = [tree.reference.replace(q=q) for tree in (free, fixed)]
+    assert fixed.n_dof == fixed.n_coordinates == free.n_dof - 6
+    assert fixed.generalized_forces(states[1], F) == pytest.approx(free.generalized_forces(states[0], F)[6:], abs=1e-12)
+    expected = free.velocities(states[0], np.concatenate([np.zeros(6), rate]))
+    assert fixed.velocities(states[1], rate) == pytest.approx(expected, abs=1e-12)
+
+
 def test_single_atoms_among_molecules():
     """An ion, a chain of four and another ion: forces on ions are their own, and nobody else's."""
     tree = build_tree(beads([-1, -1, 1, 2, 3, -1], np.random.default_rng(5)), soft="rotor")

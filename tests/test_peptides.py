@@ -137,6 +137,17 @@ def test_bonds_are_as_long_as_bonds_and_nothing_else_is():
     assert distance.min() > 0.155  # two hydrogens on one atom
 
 
+def test_methyls_of_caps_are_staggered():
+    """One hydrogen of each cap is trans to the neighbouring residue's atom across the bond to the cap."""
+    structure = build_peptide("A", *STRAND[:2], omega=150)
+    x, (ace, ala, nme) = structure.positions, structure.atoms.residue_atoms
+    for atoms in (
+        (ala["N"], ace["C"], ace["CH3"], ace["H1"]),
+        (ala["C"], nme["N"], nme["C"], nme["H1"]),
+    ):
+        assert difference(dihedral(x, *atoms), 180.0) < 1e-6
+
+
 def test_free_termini_are_charged():
     structure = build_peptide("AGA", caps=False)
     assert structure.atoms.residue_id.tolist() == ["1", "2", "3"]

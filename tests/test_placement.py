@@ -90,3 +90,17 @@ def test_atoms_in_the_middle_are_fitted_between_their_neighbours(tmp_path, villi
         label = structure.atoms.label(i)
         if "ARG 55" in label and str(structure.atoms.name[i]) in names:
             assert np.linalg.norm(structure.positions[i] - old[label]) < 0.06, label
+
+
+def test_amides_are_flat_and_amines_are_not(tmp_path, villin):
+    """Signed volume of the three bonds of N, by length: none in the plane of an amide, 0.7 at a neutral lysine."""
+    structure = load_structure(write(tmp_path, without_hydrogens(villin)), add_hydrogens=True, pH=13)
+    volumes = {"NZ": [], "NE2": []}
+    for at in structure.atoms.residue_atoms:
+        for name, found in volumes.items():
+            if name not in at or at.keys() & {"HZ3", "CE1"}:
+                continue
+            bonds = structure.positions[list(structure.atoms.neighbours[at[name]])] - structure.positions[at[name]]
+            found.append(abs(np.linalg.det(bonds / np.linalg.norm(bonds, axis=1, keepdims=True))))
+    assert volumes["NZ"] and min(volumes["NZ"]) > 0.6
+    assert volumes["NE2"] and max(volumes["NE2"]) < 1e-6

@@ -46,6 +46,20 @@ def test_the_fixman_torque_is_added_at_its_temperature(mover, forces):
     assert close(torque, alone + 2.5 * fixman) and np.abs(fixman).max() > 0.1
 
 
+def test_the_fixman_torque_on_a_fixed_base_is_a_slope():
+    """Of ln(det M / J^2) / 2, with the dense determinant, for a chain whose first body is held."""
+    rng, h = np.random.default_rng(9), 1e-5
+    tree = build_tree(beads([-1, 0, 1, 2, 3, 2], rng), soft="all", base="fixed")
+    state = random_state(tree, rng)
+
+    def energy(change):
+        moved = state.replace(q=state.q + change)
+        return 0.5 * np.linalg.slogdet(ptd.mass_matrix(tree, moved))[1] - tree.log_jacobian(moved.q)
+
+    wanted = np.array([(energy(-e) - energy(e)) / (2 * h) for e in h * np.eye(tree.n_coordinates)])
+    assert close(Mover(tree, state).fixman_torque()[tree.coordinate_dof], wanted, 1e-7)
+
+
 @pytest.mark.parametrize("own", [True, False], ids=["the mover's array", "another array"])
 def test_a_kick_adds_the_torque_times_the_time(mover, forces, own):
     before = mover.momentum.copy()

@@ -197,6 +197,23 @@ def test_stock_minimize_call_minimises_torsions(alanine):
         simulation.minimizeEnergy(tolerance=1.0)
 
 
+def test_relaxing_goes_on_while_it_is_watched_and_stops_when_told(alanine):
+    simulation = make_simulation(alanine, "ghmc")
+    energies = []
+    energy = simulation.relax_geometry(tolerance=0.1, watch=energies.append)
+    assert len(energies) > 20
+    assert energy == pytest.approx(energies[-1], abs=0.01)
+
+    def interrupt(energy):
+        energies.append(energy)
+        raise KeyboardInterrupt
+
+    simulation, energies = make_simulation(alanine, "ghmc"), []
+    with pytest.raises(KeyboardInterrupt):
+        simulation.relax_geometry(watch=interrupt)
+    assert len(energies) == 1
+
+
 def test_relaxed_geometry_becomes_the_reference(alanine):
     simulation = make_simulation(alanine, "ghmc")
     simulation.step(3)
