@@ -2,6 +2,7 @@
 
     python benchmarks/mutants.py [--only WORD] [--jobs N] [--seconds S] [--work FOLDER] [-o FOLDER]
     python benchmarks/mutants.py --made 100 --seed 1    # others, drawn from all that a rule makes of the same files
+    python benchmarks/mutants.py --faults mine.toml     # those of another list
 
 The faults are those of `benchmarks/faults.toml`. Each is put into a copy of the project, in which the default tests of
 its room are run; a test that fails has caught it. First the tests must pass without any fault. A fault whose tests run
@@ -93,18 +94,23 @@ class Fault:
     reason: str = ""
 
 
-def read_faults() -> list[Fault]:
-    """Return all faults of `benchmarks/faults.toml`."""
-    with open(ROOT / "benchmarks" / "faults.toml", "rb") as file:
-        rooms = tomllib.load(file)["room"]
-    return [
-        Fault(
-            file=room["file"], tests=tuple(map(_test_path, room["tests"])),
-            compiled=room.get("compiled", True), **fault,
-        )
-        for room in rooms
-        for fault in room["fault"]
-    ]  # fmt: skip
+def read_faults(path: Path | None = None) -> list[Fault]:
+    """Return all faults of a list, `benchmarks/faults.toml` unless another is named."""
+    path = path or ROOT / "benchmarks" / "faults.toml"
+    try:
+        rooms = tomllib.loads(path.read_text(encoding="utf-8"))["room"]
+        return [
+            Fault(
+                file=room["file"], tests=tuple(map(_test_path, room["tests"])),
+                compiled=room.get("compiled", True), **fault,
+            )
+            for room in rooms
+            for fault in room["fault"]
+        ]  # fmt: skip
+    except (KeyError, TypeError, tomllib.TOMLDecodeError) as error:
+        raise ArgumentError(
+            f"{path.name} is no list of faults, which benchmarks/faults.toml is an example of: {error}"
+        ) from error
 
 
 def _test_path(name: str) -> str:
@@ -147,14 +153,14 @@ def make_faults(count: int, seed: int, only: str | None = None) -> list[Fault]:
     return sorted(drawn, key=lambda fault: (fault.file, fault.what))
 
 
-def choose(only: str | None, made: int = 0, seed: int = 0) -> list[Fault]:
-    """Return the faults of the list, or made ones; with `only` those whose file (or description) holds this word."""
+def choose(only: str | None, made: int = 0, seed: int = 0, faults: Path | None = None) -> list[Fault]:
+    """Return the faults of a list, or made ones; with `only` those whose file (or description) holds this word."""
     if made:
         chosen = make_faults(made, seed, only)
     else:
-        chosen = [f for f in read_faults() if only is None or only.lower() in f"{f.file} {f.what}".lower()]
+        chosen = [f for f in read_faults(faults) if only is None or only.lower() in f"{f.file} {f.what}".lower()]
     if not chosen:
-        raise ArgumentError(f"no fault is about {only!r}; benchmarks/faults.toml lists them")
+        raise ArgumentError(f"no fault is about {only!r}; {faults or 'benchmarks/faults.toml'} lists them")
     for fault in chosen:
         faulty(fault, (ROOT / fault.file).read_text(encoding="utf-8"))
     return chosen
@@ -329,10 +335,10 @@ def try_faults(
 
 def measure(
     only: str | None = None, jobs: int = 1, seconds: float = SECONDS, work: Path | None = None, made: int = 0,
-    seed: int = 0,
+    seed: int = 0, faults: Path | None = None,
 ) -> dict[str, Any]:  # fmt: skip
     """Try all faults, or those about a word, or made ones; return a row for each, and how many survived."""
-    chosen, results = choose(only, made, seed), Results(work)
+    chosen, results = choose(only, made, seed, faults), Results(work)
     keys = {fault: key_of(fault) for fault in chosen}
     rows = {fault: row for fault in chosen if (row := results.find(keys[fault], *NOTICED, "survived")) is not None}
     untried = [fault for fault in chosen if fault not in rows]
@@ -379,6 +385,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--made", type=harness.positive, default=0, metavar="N", help="try N faults made by rule, not those of the list"
     )
     script.add_argument("--seed", type=int, default=0, help="of the choice of made faults (default: 0)")
+    script.add_argument("--faults", type=Path, metavar="FILE", help="try those of another list of the same form")
     script.add_argument("--work", type=Path, metavar="FOLDER", help="keep the copies there (default: a temporary one)")
     unexplained: list[dict[str, Any]] = []
 

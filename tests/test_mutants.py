@@ -47,6 +47,20 @@ def test_text_that_is_missing_or_stands_twice_is_refused():
     assert {fault.file for fault in choose("swaps.py")} == {"peptidyn/sampling/swaps.py"}
 
 
+def test_faults_of_another_list(tmp_path):
+    mine = tmp_path / "mine.toml"
+    text = (ROOT / "benchmarks" / "faults.toml").read_text(encoding="utf-8")
+    mine.write_text("[[room]]" + text.split("[[room]]")[3], encoding="utf-8")
+    chosen = choose(None, faults=mine)
+    assert chosen == read_faults(mine) and 0 < len(chosen) < len(FAULTS) and set(chosen) < set(FAULTS)
+    with pytest.raises(ArgumentError, match=r"'astrology'; .*mine.toml lists them"):
+        choose("astrology", faults=mine)
+    for damaged in ("[[room]]\nfile = 'x.py'\n", "room = 3\n", "room = \n", "fault = []\n"):
+        mine.write_text(damaged, encoding="utf-8")
+        with pytest.raises(ArgumentError, match="mine.toml is no list of faults"):
+            read_faults(mine)
+
+
 @pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="faults are tried in forks")
 def test_faults_are_caught_survive_or_never_end(tmp_path, monkeypatch):
