@@ -57,7 +57,7 @@ def test_faults_of_another_list(tmp_path):
         choose("astrology", faults=mine)
     for damaged in ("[[room]]\nfile = 'x.py'\n", "room = 3\n", "room = \n", "fault = []\n"):
         mine.write_text(damaged, encoding="utf-8")
-        with pytest.raises(ArgumentError, match="mine.toml is no list of faults"):
+        with pytest.raises(ArgumentError, match=r"mine\.toml is no list of faults"):
             read_faults(mine)
 
 
