@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from numba import njit
+from peptidyn.core.jit import njit
 
 
 @njit(cache=True)

@@ -9,9 +9,9 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numba import njit
 
 from peptidyn.core import points
+from peptidyn.core.jit import njit
 
 dihedral = njit(cache=True)(points.dihedral)
 bond_angle = njit(cache=True)(points.bond_angle)

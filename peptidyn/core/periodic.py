@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit, prange
 
 from peptidyn.core.atoms import Atoms
+from peptidyn.core.jit import njit, prange
 
 
 def spanning_order(atoms: Atoms) -> tuple[np.ndarray, np.ndarray]:

@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 import openmm
-from numba import njit
 from scipy.sparse import csr_array
 
+from peptidyn.core.jit import njit
 from peptidyn.io.virtual_sites import copy_particles
 from peptidyn.model.tree import TreeModel
 

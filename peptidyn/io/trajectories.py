@@ -16,11 +16,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numba import njit
 
 from peptidyn.core.atoms import LONGEST_BOND, Atoms
 from peptidyn.core.checks import all_finite
 from peptidyn.core.errors import ArgumentError, TrajectoryError
+from peptidyn.core.jit import njit
 from peptidyn.core.periodic import make_whole, spanning_order
 from peptidyn.io.plain_paths import plain_path
 from peptidyn.io.quiet import quiet_readers

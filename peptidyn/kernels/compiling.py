@@ -7,8 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numba
-
+from peptidyn.core import jit
 from peptidyn.kernels.lanes import KIND
 
 
@@ -24,7 +23,7 @@ _SOURCES = _hash_sources()
 
 
 def njit(**options: Any) -> Callable[[Callable], Any]:
-    """Return numba.njit(**options) for kernels that use lanes.
+    """Return njit(**options) for kernels that use lanes.
 
     The cache of compiled code knows functions by file and name, not by what they call. So the names there hold the kind
     of lanes and the state of the sources: a kernel never runs with an older version of what it calls.
@@ -32,7 +31,7 @@ def njit(**options: Any) -> Callable[[Callable], Any]:
 
     def decorate(function: Callable) -> Any:
         function.__qualname__ += f"_{KIND}_{_SOURCES}"
-        return numba.njit(**options)(function)
+        return jit.njit(**options)(function)
 
     return decorate
 

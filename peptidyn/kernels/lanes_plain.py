@@ -7,7 +7,7 @@ before they are added.
 
 from __future__ import annotations
 
-from numba import njit
+from peptidyn.core.jit import njit
 
 LANES = 1
 """States side by side."""

@@ -11,10 +11,11 @@ import math
 import operator
 
 from llvmlite import ir
-from numba import njit
 from numba.core import cgutils, types
 from numba.core.typing.templates import AbstractTemplate, infer_global, signature
 from numba.extending import intrinsic, lower_builtin, models, register_model
+
+from peptidyn.core.jit import njit
 
 LANES = 4
 """States side by side: what a vector register of current processors holds."""

@@ -24,8 +24,8 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numba import prange
 
+from peptidyn.core.jit import prange
 from peptidyn.kernels import passes as kernels
 from peptidyn.kernels.compiling import njit, on_disk
 from peptidyn.kernels.lanes import (

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import get_num_threads, get_thread_id, prange
+from numba import get_num_threads, get_thread_id
 
+from peptidyn.core.jit import prange
 from peptidyn.kernels import passes as kernels
 from peptidyn.kernels.compiling import njit
 from peptidyn.kernels.lanes import LANES

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numba import njit, prange
 
 from peptidyn.core.geometry import best_rotation, improve_rotation, matrix_to_quaternion
+from peptidyn.core.jit import njit, prange
 from peptidyn.model.kinematics import link_poses, measure_coordinates, place_atoms
 from peptidyn.model.state import State
 

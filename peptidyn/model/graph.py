@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
+
+from peptidyn.core.jit import njit
 
 
 def components(n_nodes: int, edges: np.ndarray) -> np.ndarray:

@@ -19,9 +19,9 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numba import njit
 
 from peptidyn.core.geometry import bond_angle, dihedral, quaternion_to_matrix, rotate_about
+from peptidyn.core.jit import njit
 
 REVOLUTE, PRISMATIC, FREE, POINT, FIXED = 0, 1, 2, 3, 4
 """Joint kinds: two inner ones, and three kinds of root with 6, 3 and 0 degrees of freedom."""

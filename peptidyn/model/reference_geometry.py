@@ -9,9 +9,9 @@ import math
 from typing import Any
 
 import numpy as np
-from numba import njit
 
 from peptidyn.core.errors import ModelError
+from peptidyn.core.jit import njit
 from peptidyn.model.kinematics import measure_coordinates
 
 

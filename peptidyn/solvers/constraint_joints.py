@@ -25,8 +25,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
+from peptidyn.core.jit import njit
 from peptidyn.model.kinematics import POINT, PRISMATIC, link_snapshot
 from peptidyn.model.tree import TreeModel
 from peptidyn.solvers.dynamics import inertia_of_links

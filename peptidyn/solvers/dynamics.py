@@ -15,8 +15,8 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
 
+from peptidyn.core.jit import njit
 from peptidyn.model.kinematics import FREE, POINT, PRISMATIC, link_twists, project_wrenches
 from peptidyn.model.state import State
 from peptidyn.model.tree import Links, TreeModel

@@ -35,9 +35,9 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
 from peptidyn.core.errors import ArgumentError
+from peptidyn.core.jit import njit
 from peptidyn.model.kinematics import link_twists, project_wrenches
 from peptidyn.model.state import State
 from peptidyn.model.tree import TreeModel

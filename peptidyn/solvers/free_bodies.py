@@ -28,9 +28,9 @@ from __future__ import annotations
 from typing import NoReturn
 
 import numpy as np
-from numba import njit
 
 from peptidyn.core.errors import SolverError
+from peptidyn.core.jit import njit
 from peptidyn.model.kinematics import FIXED, FREE, POINT, PRISMATIC, link_snapshot
 from peptidyn.model.state import State
 from peptidyn.model.tree import TreeModel

@@ -13,8 +13,8 @@ Methods that invert the inertia of every body start here.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
+from peptidyn.core.jit import njit
 from peptidyn.model.kinematics import FIXED, POINT, REVOLUTE
 
 SINGULAR = 1e-12

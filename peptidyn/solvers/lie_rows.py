@@ -6,7 +6,8 @@ Equations (20)-(22) and (28) of Lee, Wang and Chirikjian; see `peptidyn.model.dh
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
+
+from peptidyn.core.jit import njit
 
 
 @njit(cache=True)

@@ -36,8 +36,8 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 import scipy.sparse
-from numba import njit
 
+from peptidyn.core.jit import njit
 from peptidyn.model.kinematics import (
     atom_velocities,
     gather_wrenches,

@@ -31,9 +31,9 @@ from itertools import accumulate
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
 from peptidyn.core.errors import UnsupportedError
+from peptidyn.core.jit import njit
 from peptidyn.model.kinematics import FIXED, FREE, POINT
 from peptidyn.model.tree import TreeModel
 from peptidyn.solvers.protocol import raise_singular

@@ -23,8 +23,8 @@ import math
 
 import numpy as np
 import scipy.sparse
-from numba import njit
 
+from peptidyn.core.jit import njit
 from peptidyn.model.kinematics import FREE, POINT, PRISMATIC, REVOLUTE
 from peptidyn.solvers.point_elimination_plan import Blocks
 

@@ -13,7 +13,8 @@ inertias follow P -> phi P phi^T. Every function adds to `out`, so that sums ove
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
+
+from peptidyn.core.jit import njit
 
 
 @njit(cache=True)

@@ -18,8 +18,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
+from peptidyn.core.jit import njit
 from peptidyn.solvers.spatial_algebra import (
     add_cross,
     add_inertia_times,

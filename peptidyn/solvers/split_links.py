@@ -19,8 +19,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
+from peptidyn.core.jit import njit
 from peptidyn.model.kinematics import FIXED, POINT
 from peptidyn.model.tree import TreeModel
 from peptidyn.solvers.protocol import raise_unfit

@@ -27,8 +27,8 @@ import math
 from typing import Any
 
 import numpy as np
-from numba import njit
 
+from peptidyn.core.jit import njit
 from peptidyn.model.kinematics import FREE, POINT, PRISMATIC, link_snapshot
 from peptidyn.model.state import State
 from peptidyn.model.tree import TreeModel
