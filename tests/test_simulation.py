@@ -189,6 +189,29 @@ def test_minimize_torsions(alanine):
     assert tree.fit(tree.positions(state)).max_misfit < 1e-12
 
 
+def test_a_first_step_into_a_clash_is_tried_again_shorter():
+    """A torsion q, pulled to 1 rad, meets a wall there, on which the first step of L-BFGS ends.
+
+    E = 4 ((s/r)^12 - (s/r)^6) + 10 (q - 1)^2 with r = 1.02 - q and s = 0.3: at q = 1 it is 5 10^14 kJ/mol.
+    """
+    tree = ptd.bead_chain(4, 0.15, 1.9, [12.0, 14.0, 14.0, 12.0], torsion=[0.0])
+
+    def forces(mover):
+        q = float(mover.q[0])
+        r = 1.02 - q
+        u = (0.3 / r) ** 6
+        torque = np.zeros(tree.n_dof)
+        torque[tree.coordinate_dof[0]] = 20.0 * (1.0 - q) - 24.0 * (2.0 * u * u - u) / r
+        return 4.0 * (u * u - u) + 10.0 * (q - 1.0) ** 2, torque
+
+    seen = []
+    found = minimise(Mover(tree), forces, tolerance=1e-3, watch=seen.append)
+    assert found.converged and found.gradient < 1e-3 and found.iterations == len(seen) > 0
+    assert 0.65 < float(found.state.q[0]) < 0.71 and found.energy == seen[-1] < 0.5
+    few = minimise(Mover(tree), forces, tolerance=1e-3, max_iterations=4)
+    assert few.iterations == 4 and not few.converged
+
+
 def test_stock_minimize_call_minimises_torsions(alanine):
     simulation = make_simulation(alanine)
     simulation.minimizeEnergy()

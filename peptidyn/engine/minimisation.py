@@ -24,6 +24,10 @@ if TYPE_CHECKING:
 HOPELESS = 1e30
 """Stands for an energy (kJ/mol) that is not finite, so that a line search turns back from overlapping atoms."""
 
+FIRST_STEPS = (1.0, 0.1, 0.01, 0.001)
+"""Lengths of the first step (rad, nm). The next one is tried if the gradient is not small in the end: a first step that
+puts atoms on top of each other leads the line search to steps of no length, and L-BFGS takes that for a minimum."""
+
 Watch = Callable[[float], None]
 """Receives the energy, kJ/mol, after every iteration of a minimisation."""
 
@@ -87,29 +91,36 @@ def minimise(
     if not chart.n:
         return Minimum(start, start_energy, start_energy, 0.0, 0, True)
 
-    def evaluate(z: np.ndarray) -> tuple[float, np.ndarray]:
+    def evaluate(y: np.ndarray, length: float) -> tuple[float, np.ndarray]:
+        z = length * y
         mover.set_state(chart.state(z))
         energy, torque = forces(mover)
         if not np.isfinite(energy) or not np.isfinite(torque).all():
             return HOPELESS, np.zeros(chart.n)
-        return energy, chart.pull_back(z, -torque)
+        return energy, length * chart.pull_back(z, -torque)
 
     def report(intermediate_result: OptimizeResult) -> None:
         if watch is not None:
             watch(float(intermediate_result.fun))
 
-    found = minimize(
-        evaluate,
-        np.zeros(chart.n),
-        jac=True,
-        method="L-BFGS-B",
-        callback=report,
-        options=dict(gtol=tolerance, ftol=1e-14, maxcor=20, maxiter=max_iterations or 1_000_000, maxfun=10_000_000),
-    )
-    state = chart.state(found.x)
+    z, iterations, limit = np.zeros(chart.n), 0, max_iterations or 1_000_000
+    for length in FIRST_STEPS:
+        found = minimize(
+            evaluate,
+            z / length,
+            args=(length,),
+            jac=True,
+            method="L-BFGS-B",
+            callback=report,
+            options=dict(gtol=length * tolerance, ftol=1e-14, maxcor=20, maxiter=limit - iterations, maxfun=10_000_000),
+        )
+        z, iterations = length * found.x, iterations + int(found.nit)
+        gradient = float(np.abs(found.jac).max()) / length
+        if gradient <= tolerance or iterations >= limit:
+            break
+    state = chart.state(z)
     mover.set_state(state)
-    gradient = float(np.abs(found.jac).max())
-    return Minimum(state, float(found.fun), start_energy, gradient, int(found.nit), gradient <= tolerance)
+    return Minimum(state, float(found.fun), start_energy, gradient, iterations, gradient <= tolerance)
 
 
 def minimise_cartesian(context: Any, tolerance: float, max_iterations: int = 0, watch: Watch | None = None) -> float:
