@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+import mdtraj
 import numpy as np
 import openmm
 import parmed
@@ -16,10 +17,12 @@ import peptidyn as ptd
 from peptidyn.cli import main
 from peptidyn.core.errors import ArgumentError, ModelError, StructureError
 from peptidyn.core.units import plain_array
+from peptidyn.engine import checkpoints
 from peptidyn.runs import model as run_model
 from peptidyn.runs.exchange_run import ExchangeRun
 from peptidyn.runs.model import make_model
 from peptidyn.runs.preparation import prepare_structure
+from peptidyn.runs.run import find_place
 from peptidyn.runs.settings import RunSettings
 
 pytestmark = pytest.mark.usefixtures("blank_pictures")
@@ -221,6 +224,58 @@ def test_boxes_of_water(tmp_path):
     with pytest.raises(ModelError, match="smaller cutoff="):
         ptd.load_system(tmp_path / "water.prmtop")
     assert main(["inspect", str(tmp_path / "water.prmtop"), "-q"]) == 0  # forces are not needed for that
+
+
+def test_options_of_files_are_those_that_are_asked_for(folder):
+    """The cutoff, with PME and without, the implicit solvent by its name, and no reaction field."""
+    small, large = (ptd.load_system(folder / "ala3.prmtop", solvent="gbn2", cutoff=cutoff) for cutoff in (0.9, 1.2))
+    stock = app.AmberPrmtopFile(str(folder / "ala3.prmtop"))
+    for loaded, cutoff in ((small, 0.9), (large, 1.2)):
+        options = {"nonbondedMethod": app.CutoffNonPeriodic, "nonbondedCutoff": cutoff * unit.nanometer}
+        expected = stock.createSystem(implicitSolvent=app.GBn2, **options)
+        for system in (loaded.system, expected):
+            (force,) = (f for f in system.getForces() if isinstance(f, openmm.NonbondedForce))
+            assert force.getCutoffDistance()._value == pytest.approx(cutoff)
+            if system is loaded.system:
+                assert force.getReactionFieldDielectric() == 1.0
+            force.setReactionFieldDielectric(1.0)
+        x = loaded.positions
+        assert energy(loaded.system, x) == pytest.approx(energy(expected, x), rel=1e-6)
+
+
+def test_a_start_brings_its_box(tmp_path):
+    """Volumes change at constant pressure: forces are those of the box where the run starts, not of the file's box."""
+    field = app.ForceField("amber14/tip3p.xml")
+    modeller = app.Modeller(app.Topology(), [])
+    modeller.addSolvent(field, boxSize=openmm.Vec3(1.2, 1.2, 1.2) * unit.nanometer)
+    system = field.createSystem(modeller.topology, nonbondedMethod=app.PME, nonbondedCutoff=0.5, rigidWater=False)
+    made = parmed.openmm.load_topology(modeller.topology, system, modeller.positions)
+    for name in ("water.prmtop", "water.rst7"):
+        made.save(str(tmp_path / name))
+    x = np.array(modeller.positions.value_in_unit(unit.nanometer), dtype=np.float32)
+    frame = mdtraj.Trajectory(
+        x[None], mdtraj.Topology.from_openmm(modeller.topology), None, [[1.25] * 3], [[90.0] * 3]
+    )  # fmt: skip
+    frame.save_dcd(str(tmp_path / "frame.dcd"))
+    common = {"solvent": "explicit", "cutoff": 0.5, "relax": False, "platform": "Reference"}
+    file = str(tmp_path / "water.prmtop")
+
+    def side(start):
+        given = {} if Path(start).is_dir() else {"file": file}
+        settings = find_place(RunSettings(), None, None, "x", False, False, {"start": start, **common, **given})[0]
+        model = make_model(settings, prepare_structure(settings))
+        boxes = [model.system.getDefaultPeriodicBoxVectors(), model.structure.topology.getPeriodicBoxVectors()]
+        sides = [np.array([vector._value for vector in box]).diagonal() for box in boxes]
+        assert np.array_equal(*sides)
+        return sides[0]
+
+    assert side(tmp_path / "frame.dcd") == pytest.approx([1.25] * 3, rel=1e-6)
+    folder = tmp_path / "run"
+    ptd.run(file, folder=folder, steps=1, report="1", equilibrate="0ps", progress=False, say=lambda _: None, **common)
+    assert side(folder) == pytest.approx([1.2] * 3, rel=1e-6)
+    about, arrays = checkpoints.read(folder / "checkpoint.npz")
+    checkpoints.write(folder / "checkpoint.npz", "simulation", about, {**arrays, "box": 1.3 * np.eye(3)})
+    assert side(folder) == pytest.approx([1.3] * 3)
 
 
 def test_what_cannot_be_loaded_is_named(folder, tmp_path):

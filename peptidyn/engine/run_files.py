@@ -278,7 +278,10 @@ class RunFiles:
     def read_structure(self) -> Structure:
         """Return the atoms; if there is a checkpoint, the periodic box is the one of the run to the last bit."""
         read_sealed_text(self.path / TOPOLOGY)
-        structure = load_structure(self.path / TOPOLOGY, extra_particles=True)
+        return self.with_box(load_structure(self.path / TOPOLOGY, extra_particles=True))
+
+    def with_box(self, structure: Structure) -> Structure:
+        """Give a structure with a periodic box the one where the run is, and return it."""
         if structure.topology.getPeriodicBoxVectors() is not None and self.checkpoint.exists():
             structure.topology.setPeriodicBoxVectors(self.read_checkpoint(("box",))[1]["box"])
         return structure

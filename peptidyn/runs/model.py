@@ -114,6 +114,9 @@ def make_model(settings: ModelSettings, structure: Structure) -> RunModel:
             structure = loaded.structure
         else:
             structure = Structure.from_openmm(structure.topology, system, structure.positions, name=structure.name)
+            box = structure.topology.getPeriodicBoxVectors()
+            if box is not None:
+                system.setDefaultPeriodicBoxVectors(*box)  # that of the frame, not that of the file
     else:
         system = make_system(structure.topology, settings.solvent, settings.forcefield, cutoff=settings.cutoff)
         structure = Structure.from_openmm(structure.topology, system, structure.positions, name=structure.name)

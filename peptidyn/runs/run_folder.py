@@ -230,7 +230,9 @@ class RunFolder(RunFiles):
     @cached_property
     def structure(self) -> Structure:
         """The atoms that were simulated, as prepared."""
-        return load_prepared(self.settings).structure if self.settings.brings_parameters else self.read_structure()
+        if not self.settings.brings_parameters:
+            return self.read_structure()
+        return self.with_box(load_prepared(self.settings).structure)
 
     @cached_property
     def tree(self) -> TreeModel:
