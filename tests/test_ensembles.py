@@ -38,6 +38,7 @@ def test_failures_are_listed_and_not_fatal(tmp_path):
     bad.write_text("nothing\n")
     result = ptd.run_ensemble([bad, DATA / "ala1.pdb"], SHORT, folder=tmp_path / "out", backend="threads", workers=2)
     assert [row["status"] for row in result.rows] == ["failed", "done"]
+    assert [row["seed"] for row in result.rows] == [0, 1]
     assert len(result.failures) == 1 and result.failures[0]["error"]
     assert np.isnan(result.column("frames")[0]) and result.column("frames")[1] == 4
 
@@ -73,6 +74,10 @@ def test_files_are_analysed_in_parallel_as_one_by_one(ensemble, tmp_path):
         for column, coordinate in enumerate(tree.torsions):
             change = torsions.values[0][:, column] - stored["torsions"][:, kinds.index(coordinate.kind)]
             assert np.abs(np.angle(np.exp(1j * change))).max() < 1e-3
+    every = measure_files(tree, files, top=top, stride=2).values
+    assert all(np.array_equal(a, b[::2]) for a, b in zip(every, torsions.good, strict=True))
+    cold = weigh_files(tree, files, 200, top=top).values
+    assert all(np.allclose(c.energy, 2 / 3 * a.energy) for c, a in zip(cold, alone, strict=True))
     density, edges, counts = histogram_files(tree, files, 12, top=top)
     assert np.allclose(density.sum(axis=1) * (edges[1] - edges[0]), 1) and sum(c.sum() for c in counts.good) == 16
 

@@ -7,12 +7,19 @@ from itertools import combinations
 import numpy as np
 import pytest
 from butane_exchange import T, contents, make
+from real_structures import DATA
 
 import peptidyn as ptd
-from peptidyn.core.errors import OutputError
+from peptidyn.core.errors import BackendError, OutputError
+from peptidyn.runs import exchange as exchange_runs
+from peptidyn.runs.model import make_model
+from peptidyn.runs.preparation import prepare_structure
+from peptidyn.runs.settings import ExchangeSettings
 from peptidyn.sampling import exchange
+from peptidyn.sampling.backends import _gather
 from peptidyn.sampling.mbar import TemperatureMBAR
 from peptidyn.sampling.replicas import run_stretch
+from peptidyn.sampling.storage import ExchangeFolder
 from peptidyn.sampling.swaps import swap_pairs
 
 
@@ -86,3 +93,62 @@ def test_a_stretch_ends_with_its_own_energies_and_counts():
         assert stretch.final_metric == pytest.approx(walker.mover.fixman_energy(), abs=1e-9)
         assert len(stretch.potential) == 2 and abs(stretch.potential[-1] - stretch.final_potential) > 1e-3
         assert stretch.counts[0][0] == 5
+
+
+def test_replicas_have_what_the_settings_say(monkeypatch):
+    """Stretches of 20 steps are two sweeps of trajectories with 10; pivot moves are shared among the sweeps."""
+    asked = {}
+
+    def record(tree, system, temperatures, **options):
+        asked.update(options, temperatures=temperatures)
+
+    monkeypatch.setattr(exchange_runs, "ReplicaExchange", record)
+    settings = ExchangeSettings(
+        file=str(DATA / "ala1.pdb"), solvent="vacuum", replicas=3, tmin=300.0, tmax=432.0, interval=20, friction=7.0,
+        timestep=3.0, hydrogen_mass=3.0, metric="auto", pivots=6, exact=True, seed=9, platform="Reference",
+    )  # fmt: skip
+    model = make_model(settings, prepare_structure(settings))
+    exchange_runs._replicas(settings, model, None, backend="serial")
+    assert asked["temperatures"] == pytest.approx([300.0, 360.0, 432.0])
+    given = {"sweeps": 2, "hydrogen_mass": 3.0, "metric": "auto", "seed": 9, "platform": "Reference"}
+    assert {name: asked[name] for name in given} == given
+    hmc, cartesian, pivot = asked["moves"]
+    assert (hmc.step, hmc.steps, hmc.friction) == (pytest.approx(0.003), 10, 7.0)
+    assert (cartesian.step, cartesian.steps) == (0.001, 10) and pivot.tries == 3
+
+
+def test_replicas_come_back_from_a_checkpoint_in_their_order(tmp_path):
+    run = make(tmp_path)
+    run.run(1)
+    run.close()
+    _, replicas = ExchangeFolder(tmp_path, 3).load()
+    stored = np.load(tmp_path / "checkpoint.npz")
+    for i, replica in enumerate(replicas):
+        for name in ("q", "base_position", "momentum"):
+            assert np.array_equal(replica[name], stored[name][i])
+    assert len({str(replica["rng"]) for replica in replicas}) == 3
+
+
+def test_results_of_lost_tasks_are_put_in_their_places():
+    """The second and the fourth of four tasks lose their worker; one of them once more."""
+    submitted = []
+
+    class Task:
+        def __init__(self, value):
+            self.value = value
+
+        def result(self):
+            if self.value is None:
+                raise ConnectionError
+            return self.value
+
+    def submit(places):
+        submitted.append(list(places))
+        answers = {1: 11, 3: None} if len(submitted) == 1 else {3: 13}
+        return {i: Task(answers[i]) for i in places}
+
+    first = {i: Task(value) for i, value in enumerate((10, None, 12, None))}
+    assert _gather(4, first, submit, lambda: None, (ConnectionError,), "hint") == [10, 11, 12, 13]
+    assert submitted == [[1, 3], [3]]
+    with pytest.raises(BackendError, match="1 tasks lost their worker 4 times"):
+        _gather(1, {0: Task(None)}, lambda places: {0: Task(None)}, lambda: None, (ConnectionError,), "hint")

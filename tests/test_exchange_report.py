@@ -18,6 +18,7 @@ import peptidyn as ptd
 from peptidyn.analysis.report import write_report
 from peptidyn.cli import main
 from peptidyn.core.errors import ArgumentError, CheckpointError
+from peptidyn.runs import exchange_run
 from peptidyn.runs.exchange_run import ExchangeRun
 
 pytestmark = pytest.mark.usefixtures("blank_pictures")
@@ -125,6 +126,16 @@ def test_run_of_the_library_that_goes_on(tmp_path):
     assert run.settings is None and "--resume" not in text
 
 
+def test_moves_and_force_calls_are_those_of_the_run(tmp_path):
+    with make(tmp_path / "butane") as exchange:
+        exchange.run(3)
+    run = ExchangeRun(tmp_path / "butane")
+    counts = np.array(run._about["move_counts"])  # level, move; proposed, accepted, force calls
+    assert (counts[..., 0] == 6).all() and (counts[..., 1] <= 6).all()  # two sweeps in each of three iterations
+    assert np.array_equal(run.move_acceptance, counts[..., 1] / 6)
+    assert run.force_calls == counts[..., 2].sum() > counts[..., 0].sum()
+
+
 def test_frames_beyond_the_checkpoint(tmp_path):
     folder = tmp_path / "butane"
     with make(folder) as exchange:
@@ -140,7 +151,7 @@ def test_frames_beyond_the_checkpoint(tmp_path):
     assert (ExchangeRun(folder).walk == run.walk).all()
 
 
-def test_box_is_kept(tmp_path):
+def test_box_is_kept(tmp_path, monkeypatch):
     """Trajectories of one temperature have the box of the replicas."""
     from butane import make_system, make_topology, make_tree
 
@@ -153,10 +164,15 @@ def test_box_is_kept(tmp_path):
         folder=tmp_path / "x", topology=topology,
     ) as exchange:  # fmt: skip
         exchange.run(2)
+    monkeypatch.setattr(exchange_run, "CHUNK", 1)  # more frames than are in memory at a time
     for name in ("a.dcd", "a.xtc"):
-        ExchangeRun(tmp_path / "x").write_trajectory(tmp_path / name)
+        run = ExchangeRun(tmp_path / "x")
+        run.write_trajectory(tmp_path / name)
         frames = mdtraj.load(tmp_path / name, top=tmp_path / "x" / "topology.pdb")
         assert frames.unitcell_lengths == pytest.approx(np.tile([3.0, 4.0, 5.0], (2, 1)), rel=1e-5)
+        if name == "a.xtc":
+            assert frames.time.tolist() == run.energies(0)["iteration"].tolist()
+            assert frames.time[1] > frames.time[0]
 
 
 def test_a_run_without_its_summary_or_its_settings(peptide, tmp_path):

@@ -227,7 +227,7 @@ def test_boxes_of_water(tmp_path):
 
 
 def test_options_of_files_are_those_that_are_asked_for(folder):
-    """The cutoff, with PME and without, the implicit solvent by its name, and no reaction field."""
+    """The cutoff, the implicit solvent by its name, and no reaction field, in vacuum neither."""
     small, large = (ptd.load_system(folder / "ala3.prmtop", solvent="gbn2", cutoff=cutoff) for cutoff in (0.9, 1.2))
     stock = app.AmberPrmtopFile(str(folder / "ala3.prmtop"))
     for loaded, cutoff in ((small, 0.9), (large, 1.2)):
@@ -236,11 +236,12 @@ def test_options_of_files_are_those_that_are_asked_for(folder):
         for system in (loaded.system, expected):
             (force,) = (f for f in system.getForces() if isinstance(f, openmm.NonbondedForce))
             assert force.getCutoffDistance()._value == pytest.approx(cutoff)
-            if system is loaded.system:
-                assert force.getReactionFieldDielectric() == 1.0
             force.setReactionFieldDielectric(1.0)
         x = loaded.positions
         assert energy(loaded.system, x) == pytest.approx(energy(expected, x), rel=1e-6)
+    dry = ptd.load_system(folder / "ala3.prmtop", solvent="vacuum", cutoff=0.9)
+    (force,) = (f for f in dry.system.getForces() if isinstance(f, openmm.NonbondedForce))
+    assert force.getReactionFieldDielectric() == 1.0
 
 
 def test_a_start_brings_its_box(tmp_path):

@@ -16,6 +16,7 @@ from peptidyn.cli import main
 from peptidyn.core.errors import ArgumentError
 from peptidyn.core.units import plain_array
 from peptidyn.io.topology import bonds_of, copy_topology
+from peptidyn.runs import preparation
 from peptidyn.runs.preparation import find_waters, prepare_structure
 from peptidyn.runs.settings import RunSettings
 
@@ -113,6 +114,35 @@ def test_crystal_waters_stay_in_the_new_box(tmp_path):
     (tmp_path / "x.pdb").write_text("\n".join([cell, *atoms, *waters, "END"]) + "\n")
     kept = prepare_structure(RunSettings(file=str(tmp_path / "x.pdb"), solvent="tip3p", cutoff=0.8))
     assert "2 waters of the file kept" in note(kept, "solvent")
+
+
+def test_the_settings_of_a_file_are_passed_on(monkeypatch):
+    """Its model and the pH of its hydrogens; solvent, cutoff and the other files of a prmtop."""
+    asked = []
+
+    def record(*arguments, **options):
+        asked.append((arguments, options))
+        raise InterruptedError
+
+    monkeypatch.setattr(preparation, "load_structure", record)
+    monkeypatch.setattr(preparation, "load_system", record)
+    given = {"coordinates": "x.rst7", "parameters": ("x.par",), "include": "y", "solvent": "gbn2", "cutoff": 1.3}
+    for settings in (RunSettings(file="x.pdb", model=2, pH=4.5), RunSettings(file="x.prmtop", **given)):
+        with pytest.raises(InterruptedError):
+            prepare_structure(settings)
+    pdb, prmtop = asked
+    assert pdb == (("x.pdb",), {"model": 2, "add_hydrogens": None, "pH": 4.5})
+    assert prmtop == (
+        ("x.prmtop", "x.rst7"), {"parameters": ("x.par",), "include": "y", "solvent": "gbn2", "cutoff": 1.3}
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(("pressure", "side"), [(None, 1.62), (1.0, 1.8)])
+def test_a_new_box_is_wider_than_twice_the_cutoff(pressure, side):
+    """One that may become smaller has a little more."""
+    settings = RunSettings(file=str(ALA1), solvent="tip3p", padding=0.05, cutoff=0.8, pressure=pressure, seed=1)
+    box = plain_array(prepare_structure(settings).topology.getPeriodicBoxVectors())
+    assert np.abs(box - side * np.eye(3)).max() < 1e-9
 
 
 def test_refusals():

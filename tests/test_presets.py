@@ -5,15 +5,18 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
+import openmm
 import pytest
 from real_structures import DATA
 
 import peptidyn as ptd
 from peptidyn.cli import make_parser
 from peptidyn.core.errors import ArgumentError
+from peptidyn.core.units import BOLTZMANN
 from peptidyn.io.readers import load_structure
-from peptidyn.runs.model import make_model
-from peptidyn.runs.preparation import add_water
+from peptidyn.runs import model as run_model
+from peptidyn.runs.model import find_reference_geometry, find_run_platform, make_integrator, make_model
+from peptidyn.runs.preparation import add_water, prepare_structure
 from peptidyn.runs.presets import PRESETS
 from peptidyn.runs.settings import ExchangeSettings, RunSettings, resolve_settings
 
@@ -42,6 +45,9 @@ def test_the_metric_can_be_chosen():
     assert constant.metric_word == "auto" and fs(constant) == PRESETS["flexible"].ghmc
     assert "bias of the kinetic metric" in constant.distribution
     assert fs(resolve_settings({"preset": "flexible", "timestep": 10.0})) == 10.0
+    hot = resolve_settings({"preset": "flexible", "temperature": 1200.0})
+    assert fs(hot) == 8.0  # half of 16: atoms are twice as fast
+    assert RunSettings(soft="phi", preset="flexible").metric_word == "physical"  # words win over the preset
     with pytest.raises(ArgumentError, match="metric is 'fast', expected one of physical, auto"):
         RunSettings(metric="fast")
 
@@ -67,7 +73,8 @@ def test_words_have_physical_dynamics_and_the_step_of_the_nearest_preset(soft, s
 
 def test_waters_stay_rigid_and_limit_the_step():
     for preset in PRESETS:
-        assert fs(resolve_settings({"preset": preset, "solvent": "tip3p"})) <= 4.0
+        settings = resolve_settings({"preset": preset, "solvent": "tip3p"})
+        assert fs(settings) <= 4.0 and settings.soft_words.endswith("not water") == (preset in ("heavy", "flexible"))
     settings = RunSettings(preset="flexible", solvent="tip3p", padding=0.3, cutoff=0.5)
     assert "waters are rigid" in settings.distribution
     structure = ptd.build_peptide("A")
@@ -97,6 +104,57 @@ def test_help_names_presets_and_what_they_sample(command):
     for name, preset in PRESETS.items():
         assert f"  {name}" in text and preset.distribution in text
     assert "rates are not physical" in text and "--metric" in text
+
+
+# ---------------------------------------------------------------------------- what the settings become
+
+
+@pytest.mark.parametrize("ensemble", ["langevin", "ghmc", "nve"])
+def test_integrators_have_what_the_settings_say(ensemble):
+    tree = ptd.build_tree(ptd.build_peptide("A"))
+    given = {"temperature": 350.0, "friction": 7.0, "timestep": 3.0, "hydrogen_mass": 3.0, "fixman": True, "seed": 4}
+    one, same, other = (
+        make_integrator(RunSettings(ensemble=ensemble, **{**given, "seed": seed}), tree) for seed in (4, 4, 5)
+    )
+    found = one.settings
+    assert found["timestep"] == pytest.approx(0.003) and found["kT"] == pytest.approx(BOLTZMANN * 350.0)
+    assert ensemble == "nve" or (found["temperature"], found["friction"]) == (350.0, 7.0)
+    assert one.tree.masses.min() == pytest.approx(3.0)
+    draws = [integrator.rng.random() for integrator in (one, same, other)]
+    assert draws[0] == draws[1] != draws[2]
+
+
+def test_forces_and_trees_have_what_the_settings_say():
+    """The cutoff, the pressure and temperature of the barostat, and what is frozen."""
+    settings = RunSettings(
+        file=str(DATA / "ala3.pdb"), solvent="tip3p", padding=0.1, cutoff=0.6, pressure=20.0, temperature=350.0,
+        rigid=("resid 1 to 2",), seed=1,
+    )  # fmt: skip
+    model = make_model(settings, prepare_structure(settings))
+    (nonbonded,) = (f for f in model.system.getForces() if isinstance(f, openmm.NonbondedForce))
+    assert nonbonded.getCutoffDistance()._value == 0.6 and nonbonded.getNonbondedMethod() == nonbonded.PME
+    (barostat,) = (f for f in model.system.getForces() if isinstance(f, openmm.MonteCarloBarostat))
+    assert barostat.getDefaultPressure()._value == 20.0 and barostat.getDefaultTemperature()._value == 350.0
+    assert {c.residue for c in model.tree.coordinates} == {3}
+    # waters relax as rigid bodies: the System that is minimised has their constraints
+    relaxed = []
+
+    def record(settings, system, start, *rest):
+        relaxed.append(system)
+        return start
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(run_model, "_relax", record)
+        find_reference_geometry(model, lambda _: None, False)
+    waters = model.structure.n_residues - 5
+    assert model.system.getNumConstraints() == 0 and relaxed[0].getNumConstraints() == 3 * waters > 0
+
+
+def test_platforms_have_the_threads_that_are_asked_for():
+    platform, properties = find_run_platform(RunSettings(threads=2), 10_000)
+    assert platform.getName() == "CPU" and properties == {"Threads": "2"}
+    platform, properties = find_run_platform(RunSettings(platform="Reference"), 10_000)
+    assert platform.getName() == "Reference" and properties is None
 
 
 # ---------------------------------------------------------------------------- dynamics with joint inertias

@@ -10,20 +10,23 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import mdtraj
 import numpy as np
 import pytest
+from openmm import Vec3, app
 from real_structures import DATA, OPENMM_DATA
 
 from peptidyn.analysis.run_plots import phi_psi_pairs, plot_run
 from peptidyn.cli import main
 from peptidyn.core.errors import ArgumentError, TrajectoryError
-from peptidyn.engine.checkpoints import read
+from peptidyn.engine.checkpoints import read, write
 from peptidyn.engine.simulation import TorsionSimulation
 from peptidyn.engine.trajectory_frames import keep_frames
 from peptidyn.io.readers import load_structure
 from peptidyn.runs.preparation import prepare_structure
+from peptidyn.runs.run import _equilibrate
 from peptidyn.runs.settings import RunSettings, parse_time, resolve_settings
 
 pytestmark = pytest.mark.usefixtures("blank_pictures")
@@ -122,6 +125,11 @@ def test_other_ensembles(capsys, tmp_path, ensemble):
     assert ("acceptance" in summary) == (ensemble == "ghmc")
     assert ("drift_kJ_per_mol_per_ns" in summary) == (ensemble == "nve")
     assert summary["fixman"] == (ensemble == "ghmc")
+    with np.load(tmp_path / "x" / "torsions.npz") as table:
+        slope = 1e3 * np.polyfit(table["time"], table["total"], 1)[0]  # ps to ns
+    assert summary.get("drift_kJ_per_mol_per_ns", slope) == pytest.approx(slope, rel=1e-6)
+    per_dof = slope / (0.00831446262 * 300.0 * summary["degrees_of_freedom"])
+    assert summary.get("drift_kT_per_dof_per_ns", per_dof) == pytest.approx(per_dof, rel=1e-6)
 
 
 def test_a_run_without_frames_says_why(capsys, tmp_path):
@@ -225,6 +233,7 @@ def test_bad_input_leaves_no_folder(capsys, tmp_path):
 def test_times():
     assert parse_time("time", "1.5ns") == 1500.0
     assert parse_time("time", " 250 fs ") == 0.25
+    assert parse_time("time", "2us") == 2e6 and parse_time("time", "3ps") == 3.0
     assert RunSettings(time="1ns", timestep=4.0).n_steps == 250_000
     assert RunSettings(report="100").report_steps == 100
     assert RunSettings(report="0.8ps").report_steps == 100
@@ -467,6 +476,93 @@ def test_dcd_cutting(tmp_path, whole_run):
         keep_frames(path, 1)
     with pytest.raises(TrajectoryError, match="No such file"):
         keep_frames(tmp_path / "none.dcd", 1)
+
+
+def written(path, frames, box):
+    """Return a file as OpenMM writes it: four atoms, the first frame at step 20, one every 5 steps."""
+    topology = app.Topology()
+    residue = topology.addResidue("X", topology.addChain())
+    for name in "ABCD":
+        topology.addAtom(name, None, residue)
+    topology.setPeriodicBoxVectors(box)
+    x = np.random.default_rng(3).random((5, 4, 3))
+    if path.suffix == ".dcd":
+        with open(path, "wb") as stream:
+            file = app.DCDFile(stream, topology, 0.002, 20, 5)
+            for frame in range(frames):
+                file.writeModel(x[frame], periodicBoxVectors=box)
+    else:
+        file = app.XTCFile(str(path), topology, 0.002, 20, 5)
+        for frame in range(frames):
+            file.writeModel(x[frame], periodicBoxVectors=box)
+        del file
+    return path.read_bytes()
+
+
+@pytest.mark.parametrize("kind", ["dcd", "xtc"])
+@pytest.mark.parametrize("box", [None, [Vec3(3, 0, 0), Vec3(0, 3, 0), Vec3(0, 0, 3)]], ids=["no box", "box"])
+def test_a_file_that_was_cut_is_that_of_fewer_frames(tmp_path, kind, box):
+    """Counts and last step in the header, boxes, and the few atoms that XTC does not compress."""
+    two, five = (written(tmp_path / f"{frames}.{kind}", frames, box) for frames in (2, 5))
+    keep_frames(tmp_path / f"5.{kind}", 2)
+    cut = (tmp_path / f"5.{kind}").read_bytes()
+    assert len(five) > len(two) == len(cut)
+    if kind == "xtc":
+        assert cut == two
+    else:  # between them is the time of day
+        assert cut[:92] == two[:92] and cut[268:] == two[268:]
+
+
+# ---------------------------------------------------------------------------- stages and parts of runs
+
+
+class Recorder:
+    """A simulation that notes what it is asked for."""
+
+    def __init__(self):
+        self.calls = []
+        self.integrator = SimpleNamespace(counters={"fallbacks": 3, "proposed": 9})
+        self.context = SimpleNamespace(
+            setTime=lambda time: self.calls.append(("time", time)),
+            setStepCount=lambda count: self.calls.append(("count", count)),
+        )
+        self.tree = SimpleNamespace(n_atoms=10)
+
+    def minimize_torsions(self, tolerance, iterations, watch):
+        self.calls.append(("minimise", tolerance, iterations))
+        return 0.0
+
+    def set_velocities_to_temperature(self, temperature):
+        self.calls.append(("velocities", temperature))
+
+    def step(self, count):
+        self.calls.append(("step", count))
+
+
+def test_equilibration_draws_momenta_at_the_temperature_and_leaves_all_counts_at_zero():
+    simulation = Recorder()
+    settings = RunSettings(temperature=350.0, timestep=2.0, equilibrate="240fs")
+    _equilibrate(simulation, settings, lambda _: None, False)
+    draw = ("velocities", 350.0)
+    assert simulation.calls == [
+        ("minimise", 10.0, 200), draw, ("step", 50), draw, ("step", 50), draw, ("step", 20),
+        ("time", 0.0), ("count", 0),
+    ]  # fmt: skip
+    assert simulation.integrator.counters == {"fallbacks": 0, "proposed": 0}
+
+
+def test_seconds_and_moves_of_all_parts_are_counted(tmp_path, whole_run):
+    """What a checkpoint holds is added to, also when the run goes on."""
+    folder = tmp_path / "x"
+    shutil.copytree(whole_run, folder)
+    about, arrays = read(folder / "checkpoint.npz")
+    about["extra"]["seconds"] = 1000.0
+    write(folder / "checkpoint.npz", "simulation", about, arrays)
+    assert main(["run", "--resume", "--steps", "65", "-q", "-o", str(folder)]) == 0
+    extra = read(folder / "checkpoint.npz")[0]["extra"]
+    assert 1000.0 < extra["seconds"] < 1100.0 and extra["frames"] == 13
+    summary = json.loads((folder / "summary.json").read_text())
+    assert summary["ns_per_day"] == pytest.approx(86.4 * 0.008 * 65 / extra["seconds"], rel=1e-6)
 
 
 # ---------------------------------------------------------------------------- everything soft

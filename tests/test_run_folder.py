@@ -10,13 +10,15 @@ from real_structures import DATA, OPENMM_DATA
 
 import peptidyn as ptd
 from peptidyn.core.errors import ArgumentError, CheckpointError
+from peptidyn.core.sealed_files import extent_of_bytes
 from peptidyn.engine import checkpoints
 from peptidyn.engine.systems import make_system
+from peptidyn.engine.torsion_reporter import rows_of_table
 from peptidyn.integrators.mover import Mover
 from peptidyn.io import readers
 from peptidyn.runs.exchange_run import ExchangeRun
 from peptidyn.runs.preparation import prepare_structure
-from peptidyn.runs.run_folder import RunFolder
+from peptidyn.runs.run_folder import RunFolder, _checksum_of_inputs
 from peptidyn.runs.settings import RunSettings, resolve_settings
 
 QUICK = {"solvent": "vacuum", "platform": "Reference", "seed": 5, "equilibrate": "40fs", "report": 5, "progress": False}
@@ -157,3 +159,50 @@ def test_settings_are_written_and_read(tmp_path):
     settings = resolve_settings({"file": 'a "quoted" \\ näme.pdb', "rigid": ["resid 1 to 3"], "soft": "phi", "seed": 1})
     folder.write_settings(settings)
     assert folder.read_settings(RunSettings()) == settings
+
+
+def test_the_table_of_a_killed_run_ends_at_its_checkpoint(tmp_path):
+    """Frames that no checkpoint vouches for are not shown, as `--resume` will drop them."""
+    folder = tmp_path / "x"
+    ptd.run(DATA / "ala1.pdb", steps=20, folder=folder, say=quiet, **QUICK)
+    whole = RunFolder(folder).table
+    about, arrays = checkpoints.read(folder / "checkpoint.npz")
+    rows = rows_of_table("x", whole, RunFolder(folder).tree)
+    about["extra"]["files"]["torsions.npz.rows"] = list(extent_of_bytes(rows[:3].tobytes()))
+    about["extra"]["frames"] = 3
+    checkpoints.write(folder / "checkpoint.npz", checkpoints.SIMULATION, about, arrays)
+    run = RunFolder(folder)
+    assert len(whole["step"]) == 4 and run.table["step"].tolist() == [5, 10, 15] and run.n_frames == 3
+    assert np.array_equal(run.table["torsions"], whole["torsions"][:3]) and len(run.q) == 3
+    assert np.array_equal(run.table["torsion_kind"], whole["torsion_kind"])
+
+
+def test_every_file_with_parameters_counts(tmp_path):
+    files = [tmp_path / name for name in ("a.prmtop", "b.par")]
+    for file in files:
+        file.write_text("as it was")
+    settings = RunSettings(file=str(files[0]), parameters=(str(files[1]),), solvent="vacuum")
+    before = _checksum_of_inputs(settings)
+    for file in files:
+        file.write_text("changed")
+        assert _checksum_of_inputs(settings) != before
+        file.write_text("as it was")
+    assert _checksum_of_inputs(settings) == before
+
+
+OTHER = {
+    "file": "y.pdb", "seed": 2, "temperature": 310.0, "friction": 2.0, "timestep": 3.0, "preset": "angles",
+    "metric": "auto", "hydrogen_mass": 2.0, "solvent": "vacuum", "forcefield": "amber19", "cutoff": 1.5,
+    "ensemble": "ghmc", "pivots": 3, "fixman": False, "report": "2ps", "equilibrate": "1ps", "relax": False,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", OTHER)
+def test_only_length_platform_and_threads_change_when_a_run_goes_on(tmp_path, name):
+    folder = RunFolder(tmp_path)
+    folder.write_settings(RunSettings(file="x.pdb", seed=1, steps=10))
+    may = {"steps": 20, "platform": "CPU", "threads": 2}
+    found = folder.settings_to_resume(RunSettings(), may)
+    assert {key: getattr(found, key) for key in may} == may and found.seed == 1
+    with pytest.raises(ArgumentError, match=rf"{name} was .* and is {OTHER[name]} now"):
+        folder.settings_to_resume(RunSettings(), {**may, name: OTHER[name]})

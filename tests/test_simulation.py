@@ -19,6 +19,7 @@ from peptidyn.core.errors import ArgumentError, CheckpointError, ModelError, Out
 from peptidyn.core.units import BOLTZMANN
 from peptidyn.engine.minimisation import _Chart, _left_jacobians, minimise
 from peptidyn.engine.simulation import TorsionSimulation
+from peptidyn.engine.system_check import check_system
 from peptidyn.engine.systems import make_system
 from peptidyn.engine.torsion_reporter import TorsionReporter
 from peptidyn.integrators.mover import MANY_MOLECULES, Mover
@@ -75,6 +76,17 @@ def test_native_obc2_equals_the_custom_force(sequence):
     assert np.abs(force - expected_force).max() < 1e-5 * np.abs(expected_force).max()
 
 
+def test_a_cutoff_holds_for_all_nonbonded_forces(alanine):
+    """Of charges and of the implicit solvent alike; water beyond it is that of the implicit solvent alone."""
+    system = make_system(alanine[0].topology, "obc2", cutoff=1.3)
+    forces = {type(force).__name__: force for force in system.getForces()}
+    for name in ("NonbondedForce", "GBSAOBCForce"):
+        assert forces[name].getCutoffDistance()._value == 1.3
+        assert forces[name].getNonbondedMethod() == forces[name].CutoffNonPeriodic
+    assert forces["NonbondedForce"].getReactionFieldDielectric() == 1.0
+    assert forces["GBSAOBCForce"].getSolventDielectric() == 78.5 and forces["GBSAOBCForce"].getSoluteDielectric() == 1.0
+
+
 def test_systems_have_no_constraints(alanine):
     structure, _ = alanine
     for solvent in ("obc2", "gbn2", "vacuum"):
@@ -108,6 +120,18 @@ def test_foreign_integrators_and_platforms_are_refused(alanine):
     tree = ptd.build_tree(structure)
     with pytest.raises(ArgumentError, match=r"no platform 'Abacus' here; available are .*Reference"):
         TorsionSimulation(structure.topology, system, make_integrator("nve", tree), "Abacus")
+
+
+def test_masses_of_the_system_are_those_of_the_tree(alanine):
+    structure, plain = alanine
+    for factor, fits in ((1.0005, True), (1.01, False)):
+        system = openmm.XmlSerializer.clone(plain)
+        system.setParticleMass(4, factor * system.getParticleMass(4))
+        if fits:
+            check_system(ptd.build_tree(structure), system, structure.masses)
+        else:
+            with pytest.raises(ModelError, match=r"the mass of .* Da in the System"):
+                check_system(ptd.build_tree(structure), system, structure.masses)
 
 
 def test_starts_at_the_reference(alanine):
@@ -455,6 +479,27 @@ def test_torsion_reporter_goes_on(alanine, tmp_path):
     assert [line.split(",")[0] for line in (tmp_path / "t.csv").read_text().splitlines()] == ["step", *"2468"]
 
 
+def test_bond_lengths_are_in_nm_in_every_file_and_kept_rows_are_counted(alanine, tmp_path):
+    """Angles become degrees in CSV and lengths do not; a reporter that keeps one of two frames goes on behind it."""
+    simulation = make_simulation(alanine, soft="phi psi bonds", timestep=0.0005)
+    for keep in (None, 1):
+        for name in ("t.npz", "t.csv"):
+            simulation.reporters.append(TorsionReporter(tmp_path / name, 2, append=keep is not None, keep=keep))
+        simulation.step(4)
+        for reporter in simulation.reporters:
+            reporter.close()
+        simulation.reporters.clear()
+    with np.load(tmp_path / "t.npz") as table:
+        assert table["step"].tolist() == [2, 6, 8]
+        lengths, angles = table["stretches"], table["torsions"]
+    with open(tmp_path / "t.csv", newline="") as file:
+        rows = np.array(list(csv.reader(file))[1:], dtype=float)
+    assert rows[:, 0].tolist() == [2, 6, 8]
+    tree = simulation.tree
+    assert np.abs(rows[:, 9:][:, tree.groups["stretches"]] - lengths).max() < 1e-6 and 0.09 < lengths.min() < 0.16
+    assert np.abs(rows[:, 9:][:, tree.groups["torsions"]] - np.rad2deg(angles)).max() < 1e-6
+
+
 def test_torsion_reporter_refusals(tmp_path):
     with pytest.raises(ArgumentError, match=r"\.csv or \.npz"):
         TorsionReporter(tmp_path / "t.txt", 5)
@@ -488,6 +533,51 @@ def test_a_loaded_run_continues_bit_for_bit(alanine, tmp_path, kind):
     third = make_simulation(alanine, kind, seed=99)
     third.step(40)
     assert not np.array_equal(positions_of(first), positions_of(third))
+
+
+def test_a_checkpoint_of_a_loaded_checkpoint_has_its_geometry_box_time_and_metric(alanine, tmp_path):
+    """A run may be resumed more than once; each time all that the first checkpoint held comes with it."""
+    structure, plain = alanine
+    system = openmm.XmlSerializer.clone(plain)
+
+    def make(side):
+        massive = ptd.Structure.from_openmm(structure.topology, system, structure.positions)
+        tree = ptd.build_tree(massive, soft="phi psi polar")
+        integrator = ptd.TorsionLangevinIntegrator(tree, 300.0, 5.0, 0.004, seed=1, metric="auto")
+        simulation = TorsionSimulation(structure.topology, system, integrator, "Reference")
+        simulation.context.setPeriodicBoxVectors(*(side * np.eye(3)))
+        return simulation
+
+    first = make(4.0)
+    first.relax_geometry(max_iterations=20)
+    first.step(3)
+    own = first.tree.with_joint_inertia(first.tree.joint_inertia + 0.125)  # another temperature or step was asked for
+    state, momentum = first.integrator.motion()
+    first.integrator.set_tree(own)
+    first.integrator.set_motion(state, momentum)
+    first.save_checkpoint(tmp_path / "0.npz")
+    for number in (1, 2):
+        again = make(5.0)
+        again.load_checkpoint(tmp_path / f"{number - 1}.npz")
+        again.save_checkpoint(tmp_path / f"{number}.npz")
+        assert np.array_equal(again.reference_geometry, first.reference_geometry)
+        assert np.array_equal(again.tree.joint_inertia, own.joint_inertia)
+        assert again.context.getState().getPeriodicBoxVolume()._value == pytest.approx(64.0)
+        assert again.context.getTime()._value == pytest.approx(0.012) and again.currentStep == 3
+    assert (tmp_path / "2.npz").stat().st_size == (tmp_path / "0.npz").stat().st_size
+
+
+def test_a_state_file_says_where_a_simulation_starts(alanine, tmp_path):
+    structure, system = alanine
+    before = make_simulation(alanine)
+    before.step(5)
+    before.saveState(str(tmp_path / "state.xml"))
+    massive = ptd.Structure.from_openmm(structure.topology, system, structure.positions)
+    integrator = make_integrator("langevin", ptd.build_tree(massive, soft=SOFT))
+    file = str(tmp_path / "state.xml")
+    after = TorsionSimulation(structure.topology, system, integrator, "Reference", state=file)
+    assert np.abs(positions_of(after) - positions_of(before)).max() < 1e-9
+    assert np.abs(positions_of(after) - positions_of(make_simulation(alanine))).max() > 1e-4
 
 
 def test_checkpoints_hold_no_pickle_and_refuse_others(alanine, tmp_path):

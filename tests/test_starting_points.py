@@ -55,6 +55,14 @@ def test_the_last_frame_has_all_digits(first):
     assert f"starting where the run in {first} is, at 0.16 ps" in note.text
 
 
+def test_the_last_frame_has_the_masses_of_the_run(tmp_path):
+    """Bases are at centres of mass: with other masses of hydrogens the molecule would be elsewhere."""
+    options = {"steps": 5, "report": "5", "equilibrate": "0ps", "solvent": "vacuum", "hydrogen_mass": 4.0, "seed": 4}
+    ptd.run(ALA1, folder=tmp_path / "x", relax=False, **options, **QUIET)
+    frame = mdtraj.load(tmp_path / "x" / "trajectory.dcd", top=tmp_path / "x" / "topology.pdb").xyz[-1]
+    assert np.abs(prepare_structure(chosen(tmp_path / "x")).positions - frame).max() < 1e-6
+
+
 def test_settings_come_from_the_run_and_what_is_given_wins(first):
     same = chosen(first)
     assert (same.steps, same.friction, same.solvent, same.file) == (20, 3.0, "vacuum", str(ALA1))

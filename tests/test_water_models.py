@@ -87,6 +87,18 @@ def test_waters_without_the_site_are_named():
         ptd.make_system(box.topology, "opc", cutoff=0.5)
 
 
+def test_a_box_is_as_wide_as_two_cutoffs_and_waters_have_no_constraints_unless_asked():
+    box = three_site_box()  # 1.15 nm wide
+    with pytest.raises(ModelError, match=r"1\.15 nm wide, less than twice the cutoff of 0\.6 nm"):
+        ptd.make_system(box.topology, "tip3p", cutoff=0.6)
+    n = box.topology.getNumResidues()
+    for rigid in (False, True):
+        system = ptd.make_system(box.topology, "tip3p", cutoff=0.55, rigid_water=rigid)
+        assert system.getNumConstraints() == (3 * n if rigid else 0)
+        (force,) = (f for f in system.getForces() if isinstance(f, openmm.NonbondedForce))
+        assert force.getCutoffDistance()._value == 0.55
+
+
 def test_every_word_has_a_file():
     assert set(_WATER_FILES) == set(FORCE_FIELDS)
     for field, waters in _WATER_FILES.items():
