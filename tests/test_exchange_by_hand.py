@@ -152,3 +152,14 @@ def test_results_of_lost_tasks_are_put_in_their_places():
     assert submitted == [[1, 3], [3]]
     with pytest.raises(BackendError, match="1 tasks lost their worker 4 times"):
         _gather(1, {0: Task(None)}, lambda places: {0: Task(None)}, lambda: None, (ConnectionError,), "hint")
+
+
+def test_files_that_are_cut_back_are_those_of_a_shorter_run(tmp_path):
+    """Every file, the reduced energies too, so that a resumed run goes on behind what its checkpoint vouches for."""
+    for name, iterations in (("short", 1), ("long", 3)):
+        with make(tmp_path / name) as run:
+            run.run(iterations)
+    short, long = contents(tmp_path / "short"), contents(tmp_path / "long")
+    assert "reduced.npy" in short and all(len(long[name]) > len(data) for name, data in short.items())
+    ExchangeFolder(tmp_path / "long", len(T)).cut_back(1, 1)
+    assert contents(tmp_path / "long") == short
