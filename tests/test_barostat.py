@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 
 import mdtraj
@@ -112,6 +113,21 @@ def test_one_move_by_hand(draw):
     assert (barostat.proposed, barostat.accepted) == (2, 1 + (threshold >= 1.0))
 
 
+def test_energies_are_those_of_the_integrators_force_groups():
+    """Without the group of the charges a move costs P dV - N kT ln(1 + dV/V) alone."""
+    topology, system, x = gas(charge=1.0, side=2.2)
+    system.getForce(1).setForceGroup(1)
+    simulation = simulate(topology, system, x)
+    simulation.integrator.setIntegrationForceGroups({0})
+    barostat = simulation.integrator.barostat
+    change = 0.8 * barostat.volume_step
+    threshold = math.exp(8 * math.log1p(change / 2.2**3) - 100.0 * BAR * change / KT)
+    for uniform, accepted in ((threshold * 1.001, 0), (threshold * 0.999, 1)):
+        barostat.rng = Scripted(0.9, uniform)
+        simulation.step(1)
+        assert (barostat.accepted, threshold < 0.95) == (accepted, True)
+
+
 def test_the_step_size_is_adapted_as_in_openmm():
     barostat = simulate(*gas()).integrator.barostat
     first = barostat.volume_step
@@ -131,6 +147,18 @@ def test_the_step_size_is_adapted_as_in_openmm():
     for _ in range(1000):
         barostat._adapt(True, 27.0)
     assert barostat.volume_step == pytest.approx(0.3 * 27.0)
+
+
+def test_everything_that_a_barostat_knows_is_in_its_state():
+    one, other = (simulate(*gas(frequency=5)).integrator.barostat for _ in range(2))
+    for n in range(13):
+        one._adapt(n < 11, 27.0)
+    one.count()
+    one.rng.random()
+    new = other.state
+    assert all(one.state[name] != new[name] for name in new)
+    other.state = json.loads(json.dumps(one.state))
+    assert other.state == one.state
 
 
 @pytest.mark.parametrize(
@@ -196,6 +224,22 @@ def test_steps_after_a_move_have_the_forces_of_the_new_volume():
     moved = [one.context.getState(velocities=True).getVelocities(asNumpy=True)._value for one in (together, apart)]
     assert together.integrator.barostat.accepted == apart.integrator.barostat.accepted > 2
     np.testing.assert_allclose(*moved, rtol=0, atol=1e-10)
+
+
+def test_forces_follow_a_box_that_is_changed_from_outside():
+    """The barostat of frequency 0 makes no moves; atoms stay where they are and meet other images."""
+    topology, system, x = gas(charge=1.0, side=2.2, frequency=0)
+    simulation = simulate(topology, system, x)
+
+    def energy():
+        state = simulation.context.getState(energy=True)
+        return state.getPotentialEnergy()._value + simulation.integrator.fixman_energy()
+
+    before = simulation.integrator.potential_energy()
+    assert before == pytest.approx(energy())
+    simulation.context.setPeriodicBoxVectors(*(1.9 * np.eye(3)))
+    after = energy()
+    assert abs(after - before) > 1.0 and simulation.integrator.potential_energy() == pytest.approx(after)
 
 
 def test_pressure_of_the_context_is_used():

@@ -252,6 +252,7 @@ def test_the_check_can_be_left_out_and_changes_nothing_else(tree, downhill):
         ("BAB", [("B", 0.5), ("A", 1.0), ("B", 0.5)]),
         ("BAOAB", [("B", 0.5), ("A", 0.5), ("O", 1.0), ("A", 0.5), ("B", 0.5)]),
         ("OBABO", [("O", 0.5), ("B", 0.5), ("A", 1.0), ("B", 0.5), ("O", 0.5)]),
+        ("BABAB", [("B", 1 / 3), ("A", 0.5), ("B", 1 / 3), ("A", 0.5), ("B", 1 / 3)]),
     ],
 )
 def test_a_splitting_letter_by_letter(tree, word, letters):
@@ -346,6 +347,17 @@ def test_moves_that_wait_are_made_before_something_is_set(tree):
     mover.set_state(tree.reference)
     assert np.abs(mover.momentum - p - STEP * torque).max() < 1e-12
     assert np.array_equal(mover.q, tree.q_reference)
+
+
+@pytest.mark.parametrize("name", ["q", "base_position", "base_rotation", "momentum"])
+def test_moves_that_wait_are_made_before_something_is_read(tree, name):
+    mover, _ = start(tree, 4)
+    other, _ = start(tree, 4)
+    before = getattr(mover, name).copy()
+    mover.note_drift(STEP)
+    assert other.drift(STEP)
+    found = getattr(mover, name)
+    assert np.array_equal(found, getattr(other, name)) and not np.array_equal(found, before)
 
 
 def test_two_kicks_with_torques_of_their_own(tree):

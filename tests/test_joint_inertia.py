@@ -200,6 +200,18 @@ def test_auto_is_what_joint_inertia_returns(alanine):
     assert np.array_equal(simulate(alanine, metric=given).integrator.tree.joint_inertia, given)
 
 
+def test_auto_is_chosen_for_the_temperature_of_the_heat_bath():
+    """Butane at a temperature where its torsion would turn 0.4 rad per step, and gets three times its inertia."""
+    tree, timestep = butane.make_tree(), 0.02
+    own = 1.0 / np.linalg.inv(ptd.mass_matrix(tree, tree.reference))[tree.coordinate_dof[0], tree.coordinate_dof[0]]
+    hot = (0.4 / timestep) ** 2 * own / BOLTZMANN
+    for temperature, inertia in ((hot, 3.0 * own), (0.2 * hot, 0.0)):
+        integrator = ptd.TorsionLangevinIntegrator(tree, temperature, 1.0, timestep, metric="auto")
+        context = openmm.Context(butane.make_system(), integrator, openmm.Platform.getPlatformByName("Reference"))
+        integrator.bind(context)
+        assert integrator.tree.joint_inertia == pytest.approx([inertia], rel=1e-6)
+
+
 def test_inertias_grow_with_the_square_of_the_step(alanine):
     """Stiff coordinates get k / w^2; backbone torsions, slow by their masses, get none."""
     _, system, tree = alanine

@@ -162,10 +162,14 @@ def test_singular_matrices_are_noticed():
     q = tree.q_reference.copy()
     q[tree.bend_index[-1]] = np.pi
     straight = tree.reference.replace(q=q)
+    mover = Mover(tree, straight)
     with pytest.raises(SolverError, match="singular"):
-        Mover(tree, straight).velocities()
+        mover.velocities()
+    mover.set_state(tree.reference)
+    assert not mover.velocities().any()  # a matrix that is not singular counts for itself
     with pytest.raises(SolverError, match="singular"):
         ptd.get_solver("articulated").log_det(tree, straight)
-    rod = build_tree(beads([-1, 0], np.random.default_rng(2)), soft="rotor")
-    with pytest.raises(SolverError, match="singular"):
-        Mover(rod).velocities()
+    for parents in ([-1, 0], [-1, 0, -1, 2, 3], [-1, 0, 1, -1, 3]):  # alone, and before and after another molecule
+        rod = build_tree(beads(parents, np.random.default_rng(2)), soft="rotor")
+        with pytest.raises(SolverError, match="singular"):
+            Mover(rod).velocities()

@@ -11,11 +11,13 @@ import butane
 import numpy as np
 import openmm
 import pytest
+from openmm import app
 from scipy.sparse import csr_array
 
 import peptidyn as ptd
 from peptidyn.core.errors import ArgumentError
 from peptidyn.core.units import BOLTZMANN
+from peptidyn.engine import kinetic_metric, stiffness
 from peptidyn.engine.kinetic_metric import metropolis_steps, stiffness_bound
 from peptidyn.engine.stiffness import measure_stiffness
 from peptidyn.solvers.dense import mass_matrix
@@ -73,6 +75,24 @@ def test_stiff_coordinates_get_the_period_that_was_asked_for(steps_per_period):
     bound = (np.sqrt(k) * (np.abs(H) / np.sqrt(k)[None, :]).sum(axis=1))[stiff]
     assert (bound > 1.1 * k[stiff]).any()  # couplings count
     assert found[stiff] == pytest.approx(bound * (steps_per_period * timestep / (2 * np.pi)) ** 2, rel=2e-3)
+
+
+def test_curvatures_of_terms_that_are_not_harmonic():
+    """k (1 + cos 3f) has the curvature -9 k cos 3f, and 1e6 (r - r0)^4 none at r0: displacements are small and even."""
+    topology, system, k = butane.make_topology(), openmm.System(), 4.0
+    torsion, bond = openmm.PeriodicTorsionForce(), openmm.CustomBondForce(f"1e6*(r-{butane.BOND})^4")
+    torsion.addTorsion(0, 1, 2, 3, 3, 0.0, k)
+    bond.addBond(2, 3, [])
+    for _ in range(4):
+        system.addParticle(butane.MASS)
+    for force in (torsion, bond):
+        system.addForce(force)
+    tree = butane.make_tree()
+    x = tree.positions(tree.reference.replace(torsions=[0.3]))
+    tree = ptd.build_tree(ptd.Structure.from_openmm(topology, system, x), "rotor bonds")
+    found = measure_stiffness(tree, system).toarray()
+    assert found[tree.torsion_index, tree.torsion_index] == pytest.approx([-9.0 * k * np.cos(0.9)], abs=1e-3)
+    assert np.diag(found)[tree.stretch_index] == pytest.approx(np.zeros(3), abs=0.1)
 
 
 def test_scales_of_coupled_coordinates():
@@ -169,6 +189,38 @@ def test_a_light_rotor_gets_what_it_lacks():
     assert found == pytest.approx([3.0 * own], rel=1e-6)
     cold = ptd.joint_inertia(tree, butane.make_system(), timestep, temperature=0.2 * hot)
     assert cold.tolist() == [0.0]  # its own is enough
+
+
+def test_the_longest_step_with_water_is_six_femtoseconds():
+    topology, system, bonds = app.Topology(), openmm.System(), openmm.HarmonicBondForce()
+    residue = topology.addResidue("HOH", topology.addChain("A"))
+    atoms = [topology.addAtom(name, app.Element.getBySymbol(name[0]), residue) for name in ("O", "H1", "H2")]
+    for mass in (16.0, 1.0, 1.0):
+        system.addParticle(mass)
+    for k in (1, 2):
+        topology.addBond(atoms[0], atoms[k])
+        bonds.addBond(0, k, 0.1, 1000.0)
+    system.addForce(bonds)
+    x = np.array([[0.0, 0.0, 0.0], [0.1, 0.0, 0.0], [-0.03, 0.095, 0.0]])
+    tree = ptd.build_tree(ptd.Structure.from_openmm(topology, system, x))
+    assert not len(ptd.joint_inertia(tree, system, 0.006))
+    with pytest.raises(ArgumentError, match="water turns as a whole"):
+        ptd.joint_inertia(tree, system, 0.0061)
+
+
+def test_a_term_across_one_of_several_loops_is_across_a_loop(monkeypatch):
+    """It has an atom near either end of the same bond that closes a loop."""
+    found = []
+
+    def record(tree, system, without=None):
+        if without is not None:
+            found.extend(without(term) for term in ((0, 2), (1, 3), (0, 1, 2), (0, 1), (2, 3), (0, 3)))
+        return measure_stiffness(tree, system, without)
+
+    monkeypatch.setattr(stiffness, "measure_stiffness", record)
+    monkeypatch.setattr(kinetic_metric, "long_loops", lambda *tree: [({0}, {2}), ({1}, {3})])
+    ptd.joint_inertia(butane.make_tree(), coupled_butane(), 0.01)
+    assert found == [True, True, True, False, False, False]
 
 
 def test_terms_of_virtual_sites_count_once():

@@ -124,27 +124,33 @@ def test_pivots_turn_nothing_within_rings(soft, missing):
     assert len(ptd.TorsionMove().places(tree)) == tree.n_torsions
 
 
-def free_chain():
+def free_chain(moves=1):
     """Return a sampler of a chain of three torsions without forces."""
     tree, system = ptd.bead_chain(6, 0.15, 1.9, 12.0), openmm.System()
     for mass in tree.masses:
         system.addParticle(mass)
-    return ptd.GibbsSampler([ptd.TorsionMove()], tree, system, 300.0, platform="Reference", seed=1)
+    chosen = [ptd.TorsionMove() for _ in range(moves)]
+    return ptd.GibbsSampler(chosen, tree, system, 300.0, platform="Reference", seed=1)
 
 
 def test_a_sweep_adds_up_the_squared_changes_of_cosine_and_sine(monkeypatch):
-    sampler = free_chain()
-    turn = np.array([0.7, 0.0, -2.0])
+    """Every move has its own: the second turns other torsions than the first."""
+    sampler = free_chain(moves=2)
+    turns = np.array([[0.7, 0.0, -2.0], [0.0, 0.4, 0.0]])
 
-    def apply(walker):
-        walker.mover.set_state(walker.mover.state.replace(q=walker.mover.q + turn))
-        walker.changed()
-        return True
+    def applying(turn):
+        def apply(walker):
+            walker.mover.set_state(walker.mover.state.replace(q=walker.mover.q + turn))
+            walker.changed()
+            return True
 
-    monkeypatch.setattr(sampler.moves[0], "apply", apply)
+        return apply
+
+    for move, turn in zip(sampler.moves, turns, strict=True):
+        monkeypatch.setattr(move, "apply", applying(turn))
     sampler.sweep()
     sampler.sweep()
-    assert sampler._jumps[0] == pytest.approx(2 * (2 - 2 * np.cos(turn)))
+    assert sampler._jumps == pytest.approx(2 * (2 - 2 * np.cos(turns)))
 
 
 def test_a_move_is_judged_by_the_coordinate_that_it_changes_least():

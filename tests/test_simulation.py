@@ -12,6 +12,7 @@ import numpy as np
 import openmm
 import pytest
 from openmm import app, unit
+from scipy.optimize import OptimizeResult
 from scipy.spatial.transform import Rotation
 
 import peptidyn as ptd
@@ -191,6 +192,35 @@ def test_minimise_finds_a_displaced_copy(alanine):
     minimum = minimise(mover, spring, tolerance=1e-4)
     assert minimum.converged and minimum.energy < 1e-10 < minimum.start_energy
     assert np.abs(mover.positions() - target).max() < 1e-7
+
+
+def test_a_minimiser_is_given_the_slopes_of_its_energies_and_says_whether_it_converged(alanine, monkeypatch):
+    """Far from the start, where rates of the base are not those of its rotation vector; then after one iteration."""
+    structure, _ = alanine
+    tree = ptd.build_tree(structure, soft="phi psi")
+    target = structure.positions[:, ::-1] + 0.1
+
+    def spring(mover):
+        x = mover.positions()
+        return 50.0 * ((x - target) ** 2).sum(), mover.project(-100.0 * (x - target))
+
+    rng = np.random.default_rng(2)
+    z, direction = 0.5 * rng.standard_normal(tree.n_dof), rng.standard_normal(tree.n_dof)
+    slopes = []
+
+    def record(evaluate, start, **options):
+        ends = [evaluate(z + t * direction)[0] for t in (1e-5, -1e-5)]
+        slopes.extend([evaluate(z)[1] @ direction, (ends[0] - ends[1]) / 2e-5])
+        return OptimizeResult(x=start, fun=0.0, jac=np.zeros(len(start)), nit=0)
+
+    with monkeypatch.context() as patched:
+        patched.setattr("scipy.optimize.minimize", record)
+        minimise(Mover(tree), spring)
+    assert slopes[0] == pytest.approx(slopes[1], rel=1e-6)
+    left = minimise(Mover(tree), spring, tolerance=1e-6, max_iterations=1).gradient
+    for part, converged in ((0.5, False), (1.01, True)):
+        minimum = minimise(Mover(tree), spring, tolerance=part * left, max_iterations=1)
+        assert minimum.gradient == left and minimum.converged is converged
 
 
 def test_minimize_torsions(alanine):

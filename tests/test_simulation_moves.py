@@ -109,6 +109,29 @@ def test_dynamics_goes_on_from_the_outcome():
 
 
 @pytest.mark.parametrize("accept", [True, False])
+def test_a_turn_after_dynamics_starts_with_the_energy_of_where_it_is(accept):
+    """Steps between two turns change the energy, which the outcome of the first turn must not stand for."""
+    simulation = make_simulation()
+    turn(simulation, accept=True)
+    (before,) = simulation.integrator.motion()[0].q
+    simulation.integrator.rng = simulation.integrator._stepper.rng = np.random.default_rng(9)
+    simulation.step(3)
+    assert abs(energy(simulation.integrator.motion()[0].q[0]) - energy(before)) > 1e-3
+    assert turn(simulation, accept)[0] is accept
+
+
+def test_a_mover_is_lent_where_the_context_is():
+    """Positions that were set from outside count at once; new joint inertias leave the mover where it is."""
+    simulation = make_simulation()
+    tree = simulation.tree
+    simulation.context.setPositions(tree.positions(tree.reference.replace(torsions=[2.2])))
+    assert simulation.integrator.lend_mover().q == pytest.approx([2.2], abs=1e-9)
+    simulation.integrator.set_joint_inertia([3.0])
+    assert simulation.integrator.mover.q == pytest.approx([2.2], abs=1e-9)
+    assert simulation.integrator.mover.tree.joint_inertia.tolist() == [3.0]
+
+
+@pytest.mark.parametrize("accept", [True, False])
 def test_energies_are_those_of_the_integrators_force_groups(accept):
     """Without the end atoms, which change the probability of the turn by far more than the margin of the test."""
     simulation = make_simulation()

@@ -98,6 +98,14 @@ def test_soft_rings_open_where_they_can_pucker():
         assert len(ptd.build_tree(ring("C" * 6, pucker=pucker), soft="rings").cut_bonds) == cut
 
 
+def test_soft_rings_are_soft_at_their_own_bonds_alone():
+    """Of the five bonds in the ring of proline one is cut and four are soft, and no others of the peptide."""
+    tree = ptd.build_tree(ptd.build_peptide("APA"), "rings")
+    bonds = [{str(tree.atoms.name[a]) for a in c.atoms} for c in tree.coordinates if c.motion == "stretch"]
+    bonds.append({str(tree.atoms.name[a]) for a in tree.cut_bonds[0]})
+    assert len(bonds) == 5 and set().union(*bonds) == {"N", "CA", "CB", "CG", "CD"}
+
+
 def test_fused_rings_stay_rigid():
     """Two puckered six-membered rings that share the bond 0-1; with another bond between them each could pucker."""
     x = [(0.0, 0.075), (0.0, -0.075), (0.13, -0.15), (0.26, -0.075), (0.26, 0.075), (0.13, 0.15)]
@@ -144,6 +152,7 @@ def test_backbone_torsions_are_those_that_a_peptide_is_built_with(dipeptide):
         expected = {"phi": -75.0, "psi": 60.0, "omega": 180.0}[c.kind]
         assert abs((value - expected + 180) % 360 - 180) < 1e-6, c
         names = [str(tree.atoms.name[a]) for a in c.atoms]
+        assert c.residue == tree.atoms.residue[c.atoms[1]]  # omega belongs to the residue of its carbon
         assert c.kind == "omega" or names == {"phi": ["C", "N", "CA", "C"], "psi": ["N", "CA", "C", "N"]}[c.kind]
         assert value == pytest.approx(np.rad2deg(dihedral(*dipeptide.positions[list(c.atoms)])), abs=1e-9)
 
@@ -215,12 +224,15 @@ def test_side_chain_torsions_have_the_atoms_of_iupac(side_chains):
 
 
 def test_side_chains_of_unknown_residues_are_named_by_their_depth():
-    """Lysine, phenylalanine and valine under another name have the same torsions: bonds are counted from CA."""
-    known = ptd.build_peptide("AKFVM", phi=-75, psi=60)
+    """Lysine, threonine and others under another name have the same torsions: bonds are counted from CA.
+
+    Of OG1 and CG2 the first measures chi1: the lower branch counts, not the name.
+    """
+    known = ptd.build_peptide("AKFVMT", phi=-75, psi=60)
     atoms = known.atoms
-    other = np.where(np.isin(atoms.residue_name, ["LYS", "PHE", "VAL", "MET"]), "XAA", atoms.residue_name)
+    other = np.where(np.isin(atoms.residue_name, ["LYS", "PHE", "VAL", "MET", "THR"]), "XAA", atoms.residue_name)
     renamed = Beads(replace(atoms, residue_name=other), known.positions, known.masses)
-    assert chis_of(renamed) == chis_of(known) and len(chis_of(known)) == 4 + 2 + 1 + 3
+    assert chis_of(renamed) == chis_of(known) and len(chis_of(known)) == 4 + 2 + 1 + 3 + 1
     assert kinds(renamed, "methyl polar") == kinds(known, "methyl polar")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import re
 
 import numpy as np
 import pytest
@@ -484,6 +485,14 @@ def test_deformed_positions_name_the_unit():
         tree.state(x)
     fit = tree.fit(x)
     assert fit.max_misfit > 0.02 and tree.unit(fit.worst_link).kind == "peptide plane"
+
+
+def test_one_coordinate_that_is_no_number_names_the_atom():
+    tree = build_tree(build_peptide("A"))
+    x = tree.positions(tree.reference)
+    x[8, 1] = np.nan
+    with pytest.raises(ArgumentError, match=f"not finite numbers at {re.escape(tree.atoms.labels([8]))}$"):
+        tree.fit(x)
 
 
 def test_states_check_their_parts():

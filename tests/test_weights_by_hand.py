@@ -56,6 +56,20 @@ def test_energies_of_frames_are_those_of_the_dense_matrix():
     assert found.kT == pytest.approx(2.494339, rel=1e-5) and found.torsions[:, 0] == pytest.approx([0.3, 2.0], abs=1e-6)
 
 
+def test_the_worst_unit_is_that_of_all_frames():
+    """Frames are read by the hundred: the last unit is deformed in the first hundred, and the first, less, later."""
+    tree = ptd.build_tree(ptd.build_peptide("AA"), "phi psi")
+    frames = np.tile(tree.positions(tree.reference), (102, 1, 1))
+    beta = [int(np.flatnonzero((tree.atoms.residue == r) & (tree.atoms.name == "CB"))[0]) for r in (1, 2)]
+    frames[3, beta[1]] += 0.03
+    frames[101, beta[0]] += 0.02
+    first, last = (tree.unit(int(tree.atom_link[a])).name for a in beta)
+    assert first != last
+    for order, worst in ((slice(None), last), (slice(None, None, -1), last)):
+        assert ptd.fixman_weights(tree, frames[order], 300).worst_unit == worst
+    assert ptd.fixman_weights(tree, frames[50:], 300).worst_unit == first
+
+
 def test_the_summary_says_range_sizes_and_deformed_frames():
     """Energies 2 ln 3 and 2 with kT = 2: a range of ln 3 kT around the mean ln 3 + 1."""
     found = weights_of([2.0, 2.0 + 2.0 * np.log(3.0)], misfit=np.array([1e-3, 2e-3])).summary()
