@@ -118,6 +118,7 @@ def test_a_chain_built_with_table_ii_returns_it():
     for form in (table, printed, printed.alternating()):
         np.testing.assert_allclose(form.rebuild(), chain.positions, rtol=0, atol=1e-14)
         assert difference(form.torsions[2:8], table.beta[2:8]).max() < 1e-13
+        np.testing.assert_allclose(form.bond_angles[rows], np.pi - table.gamma[rows], rtol=0, atol=1e-13)
 
 
 def test_trans_is_180_degrees_and_cis_is_0():
@@ -288,6 +289,17 @@ def test_caps_of_every_kind(before, after, names):
     np.testing.assert_allclose(table.rebuild(), positions[table.atoms], rtol=0, atol=1e-12)
 
 
+def test_a_cap_is_taken_as_far_as_there_is_one_way():
+    """The N of a dimethylamide has two methyls: there is no single torsion behind it. Nor where two caps meet."""
+    p = np.random.default_rng(1).normal(size=(6, 3))
+    amide = [("ALA", ["N", "CA", "C"]), ("NDM", ["N", "C1", "C2"])]
+    (table,) = backbone_frames(built(amide, p, [(0, 1), (1, 2), (2, 3), (3, 4), (3, 5)]))
+    np.testing.assert_array_equal(table.atoms, [0, 1, 2, 3])
+    acetyls = [("ALA", ["N", "CA", "C"]), ("ACE", ["C"]), ("ACE", ["C"])]
+    (table,) = backbone_frames(built(acetyls, p[:5], [(0, 1), (1, 2), (0, 3), (0, 4)]))
+    np.testing.assert_array_equal(table.atoms, [0, 1, 2])
+
+
 def test_residues_are_recognised_by_their_atoms_not_their_names():
     (table,) = backbone_frames(backbone_chain(["ALA", "MSE", "HID", "XYZ"], zigzag(12)))
     assert len(table) == 12
@@ -374,8 +386,11 @@ def test_collinear_atoms_are_named(third):
         backbone_frames(chain)
 
 
-def test_a_branched_backbone_is_refused():
+@pytest.mark.parametrize(
+    ("joined", "where"), [([(2, 3), (2, 6)], "GLY 1, atom C"), ([(2, 3), (3, 8)], "GLY 3, atom C or .*GLY 2, atom N")]
+)
+def test_a_branched_backbone_is_refused(joined, where):
     residues = [("GLY", ["N", "CA", "C"])] * 3
-    bonds = [(0, 1), (1, 2), (3, 4), (4, 5), (6, 7), (7, 8), (2, 3), (2, 6)]
-    with pytest.raises(StructureError, match=r"the backbone branches at chain A, residue GLY 1, atom C"):
+    bonds = [(0, 1), (1, 2), (3, 4), (4, 5), (6, 7), (7, 8), *joined]
+    with pytest.raises(StructureError, match=f"the backbone branches at chain A, residue {where}"):
         backbone_frames(built(residues, np.random.default_rng(0).normal(size=(9, 3)), bonds))

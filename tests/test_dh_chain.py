@@ -291,10 +291,21 @@ def test_any_soft_coordinates(soft, name):
 
 
 def test_coordinates_are_named_and_ordered():
-    chain = ptd.DHChain(**random_parts(2, np.random.default_rng(3)), soft=["c beta alpha", "gamma"])
-    assert [c.kind for c in chain.tree.coordinates] == ["alpha1", "beta1", "c1", "gamma2"]
-    assert [c.motion for c in chain.tree.coordinates] == ["torsion", "torsion", "slide", "torsion"]
-    np.testing.assert_array_equal(chain.tree.coordinate_dof, np.arange(4))
+    chain = ptd.DHChain(**random_parts(2, np.random.default_rng(3)), soft=["c beta alpha", "b gamma a"])
+    assert [c.kind for c in chain.tree.coordinates] == ["alpha1", "beta1", "c1", "gamma2", "a2", "b2"]
+    assert [c.motion for c in chain.tree.coordinates] == ["torsion", "torsion", "slide", "torsion", "slide", "slide"]
+    np.testing.assert_array_equal(chain.tree.coordinate_dof, np.arange(6))
+
+
+@pytest.mark.parametrize("name", [name for name in SOLVERS if get_solver(name).takes_joint_inertia])
+def test_joint_inertias_go_with_their_coordinates(name):
+    """The link of beta comes before that of alpha, their coordinates the other way round: M + diag(a)."""
+    chain = ptd.DHChain(**random_parts(2, np.random.default_rng(5)), soft="alpha beta c")
+    a = np.array([0.5, 40.0, 3.0, 7.0, 0.0, 20.0])
+    M, b = chain.mass_matrix() + np.diag(a), np.arange(1.0, 7.0)
+    tree = chain.tree.with_joint_inertia(a)
+    np.testing.assert_allclose(get_solver(name).solve(tree, tree.reference, b), np.linalg.solve(M, b), rtol=1e-9)
+    assert get_solver(name).log_det(tree, tree.reference) == pytest.approx(np.linalg.slogdet(M)[1], abs=1e-10)
 
 
 @pytest.mark.parametrize("soft", ["alpha beta gamma a b c", ["beta", "b gamma", (), "alpha c"]], ids=str)

@@ -287,6 +287,20 @@ def test_a_line_on_a_fixed_base():
     assert SOLVER.log_det(tree, state) == pytest.approx(np.linalg.slogdet(M)[1], abs=1e-13)
 
 
+def test_a_line_on_a_point():
+    """The same rod on a point of 3 Da, which cannot turn: 5 Da in space, 0.8 in the joint, 2 * 0.5 in between."""
+    rod, none = np.diag([0.3, 0.3, 0.0]), np.zeros((3, 3))
+    tree = make_bodies(
+        [-1, 0, 1], [POINT, REVOLUTE, REVOLUTE], [[0, 0, 0], [1, 0, 0], [0, 1, 0]], none, [3.0, 0, 2.0],
+        [[0, 0, 0], [0, 0, 0], [0, 0, 0.5]], [none, none, rod],
+    )  # fmt: skip
+    M = np.diag([5.0, 5.0, 5.0, 0.8, 0.8])
+    M[0, 4] = M[4, 0] = 1.0  # y x z = x
+    M[1, 3] = M[3, 1] = -1.0  # x x z = -y
+    np.testing.assert_allclose(SOLVER.solve(tree, tree.reference, np.eye(5)), np.linalg.inv(M), atol=1e-13)
+    assert SOLVER.log_det(tree, tree.reference) == pytest.approx(np.linalg.slogdet(M)[1], abs=1e-13)
+
+
 def test_a_line_that_can_turn_about_itself_is_named():
     structure = build_peptide("AAA")
     tree = build_tree(structure)

@@ -69,6 +69,23 @@ def test_noise_has_the_covariance_of_the_mass_matrix():
     assert np.abs(L @ L.T - M).max() < 1e-10 * np.abs(M).max()
 
 
+def test_molecules_that_cannot_bend_are_left_out_wherever_they_stand():
+    """Points and rigid molecules around two chains: ln det of the whole matrix, and its slopes."""
+    rng = np.random.default_rng(6)
+    tree = build_tree(beads([-1, -1, 1, 2, 3, 4, -1, 6, 7, -1, 9, 10, 11, -1], rng), soft="rotor")
+    assert tree.coordinate.tolist() == [-1, -1, 0, 1, -1, -1, 2, -1]
+    potential, q, h = ptd.FixmanPotential(tree, 300.0), random_state(tree, rng).q, 1e-5
+
+    def log_det(q):
+        return np.linalg.slogdet(mass_matrix(tree, tree.reference.replace(q=q)))[1]
+
+    steps = h * np.eye(len(q))
+    slopes = [(log_det(q + step) - log_det(q - step)) / (2 * h) for step in steps]
+    assert potential.log_metric(q[None])[0] == pytest.approx(log_det(q), abs=1e-9)
+    torque = potential.torque(tree.reference.replace(q=q))[tree.coordinate_dof]
+    assert torque == pytest.approx(-0.5 * potential.kT * np.array(slopes), rel=1e-6, abs=1e-7)
+
+
 def test_the_fixman_torque_is_the_slope_of_the_energy():
     tree = make_tree()
     mover = at_random(tree)

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from random_trees import beads, random_state
 from scipy.spatial.transform import Rotation
 
+from peptidyn.core.errors import ArgumentError, ModelError
 from peptidyn.core.points import bond_angle, dihedral
+from peptidyn.model.beads import bead_chain
 from peptidyn.model.build import build_tree
 from peptidyn.model.kinematics import link_inertias
 
@@ -95,6 +99,57 @@ def test_single_atoms_among_molecules():
     turning[3] += v[9] * np.cross(axis, x[4] - x[3])
     assert moving[chain] == pytest.approx(turning, abs=1e-12)
     assert tree.momenta(state, v) == pytest.approx(tree.generalized_forces(state, tree.masses[:, None] * moving))
+
+
+@pytest.mark.parametrize("soft", ["rotor", "all"])
+def test_bodies_are_made_of_shares_of_atoms(soft):
+    """Mass, centre of mass and the six moments of every link by sums over its shares; each atom is shared out whole."""
+    tree = build_tree(beads([-1, 0, 1, 2, 3, 2, -1, 6, 7], np.random.default_rng(5)), soft=soft)
+    x = tree.positions(tree.reference)
+    assert np.bincount(tree.share_atom, weights=tree.share_weight) == pytest.approx(np.ones(tree.n_atoms), abs=1e-15)
+    assert (tree.share_weight < 1.0).any() or soft == "all"
+    for l in range(tree.n_links):
+        own = tree.share_link == l
+        m, r = tree.masses[tree.share_atom[own]] * tree.share_weight[own], x[tree.share_atom[own]]
+        centre = m @ r / m.sum() if own.any() else tree.origin[l]
+        d = r - centre
+        inertia = sum((w * (e @ e * np.eye(3) - np.outer(e, e)) for w, e in zip(m, d, strict=True)), np.zeros((3, 3)))
+        assert tree.link_mass[l] == pytest.approx(m.sum(), rel=1e-14)
+        assert tree.origin[l] + tree.link_com[l] == pytest.approx(centre, abs=1e-14)
+        assert tree.link_inertia[l] == pytest.approx(inertia, abs=1e-13)
+        unit, at = tree.unit(l), set(tree.share_atom[own].tolist())
+        assert set(unit.atoms.tolist()) == {a for a in range(tree.n_atoms) if tree.atom_link[a] == l}
+        assert set(unit.shared.tolist()) == at - set(unit.atoms.tolist())
+        assert unit.com == pytest.approx(centre, abs=1e-14)
+
+
+def test_the_base_is_at_the_centre_of_mass_of_the_atoms_that_are_its_own():
+    """One rigid molecule of 1, 2 and 5 Da on a right angle: (2 * 0.1, 5 * 0.1) / 8."""
+    corner = beads([-1, 0, 0], np.random.default_rng(0))
+    x = np.array([[0.0, 0.0, 0.0], [0.1, 0.0, 0.0], [0.0, 0.1, 0.0]])
+    tree = build_tree(replace(corner, positions=x, masses=np.array([1.0, 2.0, 5.0])), soft="none")
+    assert tree.reference.base_position[0] == pytest.approx([0.025, 0.0625, 0.0], abs=1e-16)
+    assert tree.link_mass[0] == 8.0
+
+
+def test_a_bead_chain_is_as_it_was_asked_for():
+    """Lengths 0.15 nm, angles of 1.9, torsions of 1 and -2 in this order."""
+    tree = bead_chain(5, 0.15, 1.9, torsion=[1.0, -2.0])
+    x = tree.positions(tree.reference)
+    assert np.linalg.norm(np.diff(x, axis=0), axis=1) == pytest.approx([0.15] * 4, rel=1e-14)
+    assert [bond_angle(*x[i : i + 3]) for i in range(3)] == pytest.approx([1.9] * 3, rel=1e-12)
+    assert [dihedral(*x[i : i + 4]) for i in range(2)] == pytest.approx([1.0, -2.0], rel=1e-12)
+    with pytest.raises(ArgumentError, match="torsion has 3 entries, expected 1 or 2"):
+        bead_chain(5, 0.15, 1.9, torsion=[1.0, 2.0, 3.0])
+
+
+def test_a_straight_angle_has_no_axis():
+    """A bend that a new geometry straightens, but for what rounding leaves."""
+    tree = build_tree(beads([-1, 0, 1], np.random.default_rng(1)), soft="all")
+    straight = np.array([[0.0, 0.0, 0.0], [0.1, 0.0, 0.0], [0.2, 1e-9, 0.0]])
+    with pytest.raises(ModelError, match="no joint axis can be drawn"):
+        tree.with_geometry(straight)
+    tree.with_geometry(straight + [[0.0, 0.0, 0.0], [0.0, 0.0, 0.0], [0.0, 1e-2, 0.0]])
 
 
 def test_inertias_turn_with_their_links():

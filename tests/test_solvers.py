@@ -352,6 +352,20 @@ def test_no_solver_keeps_a_tree_alive(name):
     assert gone() is None
 
 
+def test_a_factor_belongs_to_one_call_until_it_has_answered():
+    """And goes when its tree does: the next tree may come to lie in the same place."""
+    tree = build_tree(build_peptide("AA"))
+    solver = type(get_solver("udu"))()
+    take, place = solver.pool.take, id(tree)
+    first, second = solver._ask(tree, tree.reference, lambda factor, tree=tree: (factor, take(tree)))
+    assert first is not second
+    assert take(tree) is first and take(tree) not in (first, second)
+    assert place in solver.pool._free
+    del tree
+    gc.collect()
+    assert place not in solver.pool._free
+
+
 def test_log_det_at_three_thousand_torsions():
     tree = bead_chain(3003, 0.15, np.deg2rad(110), 12.0, torsion=np.deg2rad(65))
     rng = np.random.default_rng(0)

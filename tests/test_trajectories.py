@@ -9,8 +9,10 @@ from random_trees import random_state
 from real_structures import DATA, VILLIN_IN_WATER, extra_paths, load
 
 from peptidyn.core.errors import ArgumentError, SelectionError, TrajectoryError
+from peptidyn.io.peptides import build_peptide
 from peptidyn.model.build import build_tree
-from peptidyn.model.trajectory_states import open_trajectory
+from peptidyn.model.fitting import FrameFits
+from peptidyn.model.trajectory_states import FrameChunk, open_trajectory
 
 
 @pytest.fixture(scope="module")
@@ -187,3 +189,23 @@ def test_bad_input(tmp_path, peptide, frames):
     as_mdtraj(structure, broken).save(str(nan))
     with pytest.raises(TrajectoryError, match=r"frame 3 .*not finite"):
         list(open_trajectory(tree, nan))
+
+
+def test_frames_of_a_chunk_are_its_rows():
+    """Every array is read by frame and by its own name; torsions are those of the state, without the angles."""
+    tree = build_tree(build_peptide("AA"), "phi psi angles")
+    rng = np.random.default_rng(0)
+    states = [random_state(tree, rng) for _ in range(2)]
+    fits = FrameFits(
+        q=np.array([s.q for s in states]), base_position=np.array([s.base_position for s in states]),
+        base_rotation=np.array([s.base_rotation for s in states]), misfit=np.array([1.0, 2.0]),
+        worst_link=np.array([3, 4]), rebuilt_rmsd=np.array([5.0, 6.0]),
+    )  # fmt: skip
+    chunk = FrameChunk(tree, np.array([7, 9]), np.array([0.5, 1.5]), fits)
+    found = list(chunk.frames())
+    rows = [(f.index, f.time, f.misfit, f.worst_link, f.rebuilt_rmsd) for f in found]
+    assert rows == [(7, 0.5, 1.0, 3, 5.0), (9, 1.5, 2.0, 4, 6.0)]
+    for frame, state, torsions in zip(found, states, chunk.torsions, strict=True):
+        assert np.array_equal(torsions, state.torsions) and tree.n_bends > 0
+        for name in ("q", "base_position", "base_rotation"):
+            assert np.array_equal(getattr(frame.state, name), getattr(state, name))

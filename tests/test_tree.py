@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import pickle
+<<<<<<< ours
 import re
+=======
+from dataclasses import replace
+>>>>>>> theirs
 
 import numpy as np
 import pytest
-from random_trees import random_state, random_tree
+from random_trees import beads, random_state, random_tree
 from real_structures import DATA, WATER_BOX, all_paths, load
 
 from peptidyn.core.errors import ArgumentError, ModelError, SelectionError
@@ -16,6 +20,7 @@ from peptidyn.core.residues import is_amino_acid
 from peptidyn.io.peptides import build_peptide
 from peptidyn.io.readers import load_structure
 from peptidyn.model.build import build_tree
+from peptidyn.model.graph import bridges, components
 
 EVERYTHING = "phi psi chi omega methyl polar angles"
 
@@ -381,6 +386,54 @@ def test_rigid_selection_may_join_molecules():
     assert structure is not None
 
 
+@pytest.mark.parametrize("site", [0, 6], ids=["first", "last"])
+@pytest.mark.parametrize("bonded", [False, True])
+def test_a_virtual_site_stands_anywhere(site, bonded):
+    """The tree grows from an atom with mass, by bonds between such: what is soft without the site is soft with it."""
+    parents = [-1, 0, 1, 2, 3, 3]
+    bare = build_tree(beads(parents, np.random.default_rng(1)), "all")
+    real = [i for i in range(7) if i != site]
+    numbers = [-1 if i == site else parents[real.index(i)] for i in range(7)]
+    numbers = [up if up < 0 else real[up] for up in numbers]
+    chain, at = beads(numbers, np.random.default_rng(1)), real[2]
+    if bonded:
+        bonds = np.array([*chain.atoms.bonds.tolist(), sorted((at, site))])
+        chain = replace(chain, atoms=replace(chain.atoms, bonds=bonds, bond_order=np.ones(len(bonds))))
+    masses = np.where(np.arange(7) == site, 0.0, chain.masses)
+    tree = build_tree(replace(chain, masses=masses, virtual_sites={site: (at,)}), "all")
+    assert tree.n_molecules == 1 and tree.n_dof == 3 * 6
+    atoms = sorted(tuple(real.index(a) for a in c.atoms) for c in tree.coordinates)
+    assert atoms == sorted(c.atoms for c in bare.coordinates)
+    with pytest.raises(ModelError, match="virtual sites have none"):
+        build_tree(replace(chain, virtual_sites={site: (at,)}), "all")
+
+
+def test_rigid_selections_stay_apart():
+    """Two of them, neither of which holds the first atom, are two bodies."""
+    structure = build_peptide("A" * 8)
+    tree = build_tree(structure, rigid=["resid 2 to 3", "resid 5 to 6"])
+    one, other = (tree.atom_link[structure.select(f"{s} and name CA")] for s in ("resid 2 to 3", "resid 5 to 6"))
+    assert len(set(one)) == len(set(other)) == 1 and len({tree.atom_link[0], one[0], other[0]}) == 3
+
+
+def test_bridges_are_the_edges_whose_loss_divides_a_graph():
+    """Edges listed twice are none: a bond between two atoms of a rigid selection. Paths by powers of the matrix."""
+
+    def pieces(n, edges):
+        near = np.eye(n)
+        near[edges[:, 0], edges[:, 1]] = near[edges[:, 1], edges[:, 0]] = 1.0
+        return np.unique((np.linalg.matrix_power(near, n) > 0).argmax(axis=1), return_inverse=True)[1]
+
+    assert bridges(3, np.array([[0, 1], [1, 0], [1, 2]])).tolist() == [False, False, True]
+    rng = np.random.default_rng(0)
+    for _ in range(40):
+        n = int(rng.integers(2, 10))
+        edges = np.array([rng.choice(n, 2, replace=False) for _ in range(n)])
+        assert np.array_equal(components(n, edges), pieces(n, edges))
+        without = [pieces(n, np.delete(edges, e, axis=0)).max() for e in range(n)]
+        assert np.array_equal(bridges(n, edges), without > pieces(n, edges).max())
+
+
 def test_peptide_planes_are_named():
     tree = build_tree(load(DATA / "ala3.pdb"))
     planes = [u for u in tree.units if u.kind == "peptide plane"]
@@ -501,6 +554,9 @@ def test_states_check_their_parts():
         tree.reference.replace(torsions=[0.0, 0.0])
     with pytest.raises(ArgumentError, match="not finite"):
         tree.reference.replace(torsions=[np.nan] * 6)
+    for value in (np.nan, np.inf):  # one of many
+        with pytest.raises(ArgumentError, match="not finite"):
+            tree.reference.replace(torsions=[0.0] * 5 + [value])
     with pytest.raises(ArgumentError, match="unit quaternion"):
         tree.reference.replace(base_rotation=[[2.0, 0, 0, 0]])
     with pytest.raises(ArgumentError, match=r"velocities has shape \(3,\), expected \(12,\)"):

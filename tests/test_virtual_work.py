@@ -374,6 +374,12 @@ def test_links_the_method_cannot_take_are_named():
     fork = mechanism([-1, 0, 0], [FREE, REVOLUTE, REVOLUTE], axes, zeros, [0.0, 1.0, 1.0], zeros, [none, one, one])
     with pytest.raises(UnsupportedError, match="link 0 has no mass and carries 2 joints; these have: dense, articul"):
         VIRTUAL_WORK.solve(fork, fork.reference, np.ones(8))
+    inner = mechanism(
+        [-1, 0, 1, 1], [FREE, REVOLUTE, REVOLUTE, REVOLUTE], np.eye(4)[:, 1:], np.zeros((4, 3)), [1.0, 0.0, 1.0, 1.0],
+        np.zeros((4, 3)), [one, none, one, one],
+    )  # fmt: skip
+    with pytest.raises(UnsupportedError, match="link 1 has no mass and carries 2 joints"):
+        VIRTUAL_WORK.solve(inner, inner.reference, np.ones(9))
     point = mechanism([-1, 0, 0], [POINT, REVOLUTE, REVOLUTE], axes, zeros, [1.0, 1.0, 1.0], zeros, [none, one, one])
     with pytest.raises(UnsupportedError, match=r"link 0 is a point.*these have: dense, articulated"):
         VIRTUAL_WORK.solve(point, point.reference, np.ones(5))
