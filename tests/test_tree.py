@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import pickle
-<<<<<<< ours
 import re
-=======
 from dataclasses import replace
->>>>>>> theirs
 
 import numpy as np
 import pytest
