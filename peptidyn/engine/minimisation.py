@@ -77,8 +77,6 @@ def minimise(
     watch : callable, optional
         Called after every iteration with the energy, kJ/mol.
     """
-    from scipy.optimize import minimize  # takes a tenth of a second, which a run that does not minimise saves
-
     if not tolerance > 0:
         raise ArgumentError(f"the tolerance is {tolerance:g}, expected a positive gradient in kJ/mol/rad")
     if max_iterations < 0:
@@ -91,24 +89,42 @@ def minimise(
     if not chart.n:
         return Minimum(start, start_energy, start_energy, 0.0, 0, True)
 
-    def evaluate(y: np.ndarray, length: float) -> tuple[float, np.ndarray]:
-        z = length * y
+    def evaluate(z: np.ndarray) -> tuple[float, np.ndarray]:
         mover.set_state(chart.state(z))
         energy, torque = forces(mover)
         if not np.isfinite(energy) or not np.isfinite(torque).all():
             return HOPELESS, np.zeros(chart.n)
-        return energy, length * chart.pull_back(z, -torque)
+        return energy, chart.pull_back(z, -torque)
+
+    z, energy, gradient, iterations = _descend(evaluate, chart.n, tolerance, max_iterations or 1_000_000, watch)
+    state = chart.state(z)
+    mover.set_state(state)
+    return Minimum(state, energy, start_energy, gradient, iterations, gradient <= tolerance)
+
+
+def _descend(
+    evaluate: Callable[[np.ndarray], tuple[float, np.ndarray]],
+    n: int,
+    tolerance: float,
+    limit: int,
+    watch: Watch | None,
+) -> tuple[np.ndarray, float, float, int]:
+    """Return where L-BFGS gets from zeros (n,), the energy and the largest slope there, and its iterations."""
+    from scipy.optimize import minimize  # takes a tenth of a second, which a run that does not minimise saves
+
+    def scaled(y: np.ndarray) -> tuple[float, np.ndarray]:
+        energy, slope = evaluate(length * y)
+        return energy, length * slope
 
     def report(intermediate_result: OptimizeResult) -> None:
         if watch is not None:
             watch(float(intermediate_result.fun))
 
-    z, iterations, limit = np.zeros(chart.n), 0, max_iterations or 1_000_000
+    z, iterations = np.zeros(n), 0
     for length in FIRST_STEPS:
         found = minimize(
-            evaluate,
+            scaled,
             z / length,
-            args=(length,),
             jac=True,
             method="L-BFGS-B",
             callback=report,
@@ -118,9 +134,7 @@ def minimise(
         gradient = float(np.abs(found.jac).max()) / length
         if gradient <= tolerance or iterations >= limit:
             break
-    state = chart.state(z)
-    mover.set_state(state)
-    return Minimum(state, float(found.fun), start_energy, gradient, iterations, gradient <= tolerance)
+    return z, float(found.fun), gradient, iterations
 
 
 def minimise_cartesian(context: Any, tolerance: float, max_iterations: int = 0, watch: Watch | None = None) -> float:
