@@ -95,6 +95,13 @@ def test_a_stretch_ends_with_its_own_energies_and_counts():
         assert stretch.counts[0][0] == 5
 
 
+def test_a_warm_up_tunes_for_the_target_of_its_own_run():
+    """Not for that of an earlier run in this process, which was the same but for its target."""
+    for target in (0.4, 0.9):
+        run = make(moves=[ptd.TorsionMove(turn=60, target=target)])
+        assert [tuner.target for level in run.warm_up(1) for tuner in level] == [target] * len(T)
+
+
 def test_replicas_have_what_the_settings_say(monkeypatch):
     """Stretches of 20 steps are two sweeps of trajectories with 10; pivot moves are shared among the sweeps."""
     asked = {}

@@ -58,7 +58,7 @@ class Recipe:
         parts = [
             self.tree.fingerprint,
             self.system,
-            [m.settings for m in self.moves],
+            [(m.settings, m.target) for m in self.moves],
             self.hydrogen_mass,
             self.platform,
         ]
