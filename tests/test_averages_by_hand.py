@@ -41,6 +41,11 @@ def test_wells_are_periodic_and_transitions_count_both_ways():
     assert count_transitions([0.0, 180.0, 0.0, -175.0], "omega") == 3
 
 
+def test_the_first_core_that_is_reached_is_no_transition():
+    assert well_of([90.0, 0.0, 180.0], "omega").tolist() == [-1, 1, 0]
+    assert count_transitions([90.0, 0.0, 180.0], "omega") == 1
+
+
 def test_blocks_of_a_curve_are_consecutive_frames():
     """Equal energies: all frames count alike, and the jackknife over ten blocks is the error of ten block means."""
     means = np.array([0.3, 0.1, 0.8, 0.5, 0.9, 0.2, 0.4, 0.7, 0.6, 0.0])

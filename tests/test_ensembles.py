@@ -33,6 +33,23 @@ def test_seeds_make_different_runs_and_one_table(ensemble):
     assert float(rows[1]["potential_kJ_per_mol"]) == energy[1]
 
 
+def test_seeds_that_are_given_win_over_that_of_the_settings(tmp_path):
+    """Otherwise all runs would be the same one; files without seeds of their own take the one of the settings."""
+
+    class Recorder:
+        def run(self, function, tasks, shared=None):
+            self.seeds = [given["seed"] for _, given, _ in tasks]
+            return [{} for _ in tasks]
+
+        def close(self):
+            return
+
+    for items, seeds in (([5, 6], [5, 6]), (["a.pdb", "b.pdb"], [9, 9])):
+        recorder = Recorder()
+        result = ptd.run_ensemble(items, {"seed": 9}, folder=tmp_path, backend=recorder)
+        assert recorder.seeds == [row["seed"] for row in result.rows] == seeds
+
+
 def test_failures_are_listed_and_not_fatal(tmp_path):
     bad = tmp_path / "bad.pdb"
     bad.write_text("nothing\n")

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import combinations
 
 import numpy as np
+import openmm
 import pytest
 from butane_exchange import T, contents, make
 from real_structures import DATA
@@ -93,6 +95,23 @@ def test_a_stretch_ends_with_its_own_energies_and_counts():
         assert stretch.final_metric == pytest.approx(walker.mover.fixman_energy(), abs=1e-9)
         assert len(stretch.potential) == 2 and abs(stretch.potential[-1] - stretch.final_potential) > 1e-3
         assert stretch.counts[0][0] == 5
+
+
+def test_walkers_are_lent_to_runs_of_the_same_parts_only():
+    """What one run leaves behind would otherwise move the replicas of the next: other forces or masses."""
+    recipe = make(moves=[ptd.TorsionMove(turn=60)]).recipe
+    system = openmm.XmlSerializer.deserialize(recipe.system)
+    system.removeForce(0)
+    others = [
+        replace(recipe, tree=recipe.tree.with_joint_inertia(np.ones(1))),
+        replace(recipe, system=openmm.XmlSerializer.serialize(system)),
+        replace(recipe, moves=(ptd.TorsionMove(turn=60, tries=2),)),
+        replace(recipe, hydrogen_mass=3.0),
+        replace(recipe, platform="CPU"),
+        replace(recipe, properties={"Threads": "1"}),
+    ]
+    assert len({recipe.key, *(other.key for other in others)}) == 1 + len(others)
+    assert replace(recipe).key == recipe.key
 
 
 def test_a_warm_up_tunes_for_the_target_of_its_own_run():

@@ -153,6 +153,16 @@ def test_a_sweep_adds_up_the_squared_changes_of_cosine_and_sine(monkeypatch):
     assert sampler._jumps == pytest.approx(2 * (2 - 2 * np.cos(turns)))
 
 
+def test_a_warm_up_freezes_what_its_record_says_and_leaves_no_statistics():
+    """The last step that was tried is further than the mean of the second half."""
+    sampler = free_chain()
+    sampler.moves[0].step = 1e-3  # grows with every proposal, for all are accepted
+    (tuner,) = sampler.warm_up(8).tuners
+    assert sampler.moves[0].step == pytest.approx(np.exp(np.mean(np.log(tuner.steps[4:]))))
+    assert tuner.steps[-1] > 1.1 * sampler.moves[0].step
+    assert not sampler._jumps.any() and sampler.moves[0].proposed == 0
+
+
 def test_a_move_is_judged_by_the_coordinate_that_it_changes_least():
     """Coordinates that are +-90 degrees half of the time have the variance 1; the third is never changed."""
     sampler = free_chain()

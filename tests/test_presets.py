@@ -13,6 +13,7 @@ import peptidyn as ptd
 from peptidyn.cli import make_parser
 from peptidyn.core.errors import ArgumentError
 from peptidyn.core.units import BOLTZMANN
+from peptidyn.engine.kinetic_metric import LANGEVIN_STEPS
 from peptidyn.io.readers import load_structure
 from peptidyn.runs import model as run_model
 from peptidyn.runs.model import find_reference_geometry, find_run_platform, make_integrator, make_model
@@ -155,6 +156,24 @@ def test_platforms_have_the_threads_that_are_asked_for():
     assert platform.getName() == "CPU" and properties == {"Threads": "2"}
     platform, properties = find_run_platform(RunSettings(platform="Reference"), 10_000)
     assert platform.getName() == "Reference" and properties is None
+
+
+def test_the_default_step_is_divided_until_loops_move_at_the_temperature_of_the_run(monkeypatch):
+    """Torsions in long loops are slow at the whole step, and move at half of it."""
+    asked = []
+
+    def record(tree, system, step, *, steps_per_period, temperature):
+        asked.append((step, steps_per_period, temperature))
+        return np.zeros(tree.n_coordinates)
+
+    monkeypatch.setattr(run_model, "joint_inertia", record)
+    monkeypatch.setattr(run_model, "long_loops", lambda *tree: True)
+    monkeypatch.setattr(run_model, "slow_torsions", lambda tree: len(asked) == 1)
+    settings, tree = RunSettings(preset="angles", temperature=1200.0), ptd.bead_chain(6, 0.15, 1.9, 12.0)
+    assert run_model._parts_of_step(settings, tree, None) == 2
+    whole, half = asked
+    assert whole == (pytest.approx(0.008), LANGEVIN_STEPS, 1200.0)  # atoms are twice as fast as at 300 K
+    assert half == (pytest.approx(0.004), LANGEVIN_STEPS, 1200.0)
 
 
 # ---------------------------------------------------------------------------- dynamics with joint inertias

@@ -290,3 +290,16 @@ def test_periods_of_harmonic_torsions():
     inverse = np.linalg.inv(ptd.mass_matrix(tree, tree.reference))
     expected = 2 * np.pi / np.sqrt(k * np.diag(inverse)[tree.coordinate_dof])
     assert estimate_periods(tree, q, 300.0, frames=20) == pytest.approx(expected, rel=0.15)
+
+
+def test_periods_follow_from_the_mean_of_the_inverse_mass_matrix():
+    """Torsions of a chain turn more or less easily where it is coiled; frames along the path count alike."""
+    tree = ptd.bead_chain(6, 0.15, 1.9, 12.0)
+    q = np.linspace([3.1, 3.0, 2.9], [0.9, 1.0, 1.1], 11)
+    first, middle, last = (
+        np.diag(np.linalg.inv(ptd.mass_matrix(tree, tree.reference.replace(q=q[i]))))[tree.coordinate_dof]
+        for i in (0, 5, 10)
+    )
+    assert np.abs(last / first - 1.0).max() > 0.1
+    expected = 2 * np.pi * shortest_half(q) / np.sqrt(BOLTZMANN * 400.0 * (first + middle + last) / 3)
+    assert estimate_periods(tree, q, 400.0, frames=3) == pytest.approx(expected, rel=1e-9)
