@@ -186,6 +186,12 @@ def test_singular_matrices_are_noticed():
     assert not mover.velocities().any()  # a matrix that is not singular counts for itself
     with pytest.raises(SolverError, match="singular"):
         ptd.get_solver("articulated").log_det(tree, straight)
+    for seed in range(8):  # what is left of a sum that should be zero is positive here and negative there
+        chain = build_tree(beads([-1, 0, 1, 2], np.random.default_rng(seed)), soft="rotor bends")
+        q = chain.q_reference.copy()
+        q[chain.bend_index[-1]] = np.pi
+        with pytest.raises(SolverError, match="singular"):
+            Mover(chain, chain.reference.replace(q=q)).velocities()
     for parents in ([-1, 0], [-1, 0, -1, 2, 3], [-1, 0, 1, -1, 3]):  # alone, and before and after another molecule
         rod = build_tree(beads(parents, np.random.default_rng(2)), soft="rotor")
         with pytest.raises(SolverError, match="singular"):

@@ -286,7 +286,8 @@ def factor(first, last, packed, w, pivot, root, tau, x):
         t0, t1, t2, t3, t4, t5 = s0 * u0, s1 * u1, s2 * u2, s3 * u3, s4 * u4, s5 * u5
         own = get(constants, l, INERTIA)
         d = t0 + t1 + t2 + t3 + t4 + t5 + own
-        size = abs(t0) + abs(t1) + abs(t2) + abs(t3) + abs(t4) + abs(t5) + own
+        # each of the 36 terms of S . P S is at most the mean of two of these six; U itself may be rounding error
+        size = a00 * s0 * s0 + a11 * s1 * s1 + a22 * s2 * s2 + c00 * s3 * s3 + c11 * s4 * s4 + c22 * s5 * s5 + own
         if not all_above(d, PIVOT * size):
             return l
         inverse = 1.0 / d
