@@ -155,6 +155,21 @@ def test_a_step_that_fails_is_reported_as_from_python(alanine):
     assert messages[0] == messages[1]
 
 
+def test_a_drift_that_fails_ends_the_cycles(alanine):
+    """With thousandfold momenta not even the first of three is made."""
+    integrator, _context = start(alanine, "verlet")
+    mover = integrator.lend_mover()
+    mover.momentum *= 1000.0
+    before = mover.save()
+    mover.mark()
+    mover.note_drift(0.012)
+    integrator._server.set_groups(-1)
+    assert mover.run_cycles(([], []), np.empty((3, 0)), integrator._server.calls) == 0
+    assert mover.cycles[0] == 1
+    mover.undo()
+    assert all(np.array_equal(a, b) for a, b in zip(mover.save(), before, strict=True))
+
+
 def test_atoms_that_are_nowhere_are_not_asked_about(alanine):
     tree, system = alanine
     context = openmm.Context(system, openmm.VerletIntegrator(0.001), openmm.Platform.getPlatformByName("CPU"))

@@ -227,6 +227,15 @@ def test_what_does_not_lead_back_is_rejected(tree, downhill, part, failing):
     assert all(np.array_equal(a, b) for a, b in zip(mover.save()[:3], before[:3], strict=True))
 
 
+def test_every_drift_of_a_trajectory_must_lead_back(tree, downhill):
+    """The first of three that does not is the last that is made."""
+    plain, normals = start(tree, downhill)
+    mover = Astray(tree, plain.state, plain.momentum)
+    stepper = stepper_of(mover, Script(normals, [1e-300]))
+    stepper.step()
+    assert mover.drifts == 2 and stepper.accepted == 0
+
+
 def test_the_check_can_be_left_out_and_changes_nothing_else(tree, downhill):
     ends = []
     for check in (True, False):

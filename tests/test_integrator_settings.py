@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import butane
 import numpy as np
@@ -93,6 +94,27 @@ def test_a_changed_setting_is_as_if_it_had_always_been(kind, name):
     found = path(changed)
     assert np.abs(found - path(expected)).max() < 1e-12
     assert np.abs(found - path(unchanged)).max() > 1e-6
+
+
+def test_new_momenta_are_for_the_time_step_that_is_set():
+    """Those of Langevin steps depend on it, and no step was made with it yet."""
+    found = []
+    for before, after in ((STEP, 0.004), (0.004, 0.004), (STEP, STEP)):
+        simulation = simulate("langevin", step=before)
+        simulation.integrator.setStepSize(after)
+        simulation.integrator.set_motion(simulation.integrator.motion()[0])
+        found.append(simulation.integrator.motion()[1])
+    assert np.array_equal(found[0], found[1]) and np.abs(found[0] - found[2]).max() > 1e-6
+
+
+@pytest.mark.parametrize("change", ["masses", "coordinates"])
+def test_another_tree_has_the_masses_and_coordinates_of_before(change):
+    integrator = simulate("langevin").integrator
+    tree = integrator.tree
+    other = tree.with_masses(2.0 * tree.masses) if change == "masses" else replace(tree, coordinates=())
+    with pytest.raises(ModelError, match="other soft coordinates or masses"):
+        integrator.set_tree(other)
+    assert integrator.tree is tree
 
 
 def torque_by_differences(energy, mover, h=1e-5):
@@ -232,6 +254,17 @@ def test_water_keeps_its_masses():
         topology.addBond(oxygen, hydrogen)
     water = ptd.Structure.from_openmm(topology, system, [[0, 0, 0], [0.096, 0, 0], [-0.024, 0.093, 0]])
     assert repartition_hydrogen_mass(ptd.build_tree(water), 3.0).tolist() == [15.999, 1.008, 1.008]
+
+
+def test_hydrogens_take_no_mass_from_each_other():
+    topology = app.Topology()
+    residue = topology.addResidue("H2", topology.addChain())
+    topology.addBond(*[topology.addAtom(name, app.element.hydrogen, residue) for name in ("H1", "H2")])
+    system = openmm.System()
+    for _ in range(2):
+        system.addParticle(1.008)
+    tree = ptd.build_tree(ptd.Structure.from_openmm(topology, system, [[0, 0, 0], [0.074, 0, 0]]))
+    assert repartition_hydrogen_mass(tree, 1.5).tolist() == [1.008, 1.008]
 
 
 def test_what_hydrogens_get_their_neighbours_lose():

@@ -255,7 +255,8 @@ def test_splittings_add_up(word):
 
 
 @pytest.mark.parametrize(
-    ("word", "phrase"), [("BAX", "letters"), ("", "letters"), ("BAA", "symmetric"), ("OAO", "both")]
+    ("word", "phrase"),
+    [("BAX", "letters"), ("", "letters"), ("BAA", "symmetric"), ("BOAB", "symmetric"), ("OAO", "both")],
 )
 def test_bad_splittings(word, phrase):
     with pytest.raises(ArgumentError, match=phrase):

@@ -45,6 +45,14 @@ def test_ln_det_and_solutions_are_those_of_the_dense_matrix(soft):
     assert np.abs(M @ mover.velocities() - mover.momentum).max() < 1e-9 * np.abs(mover.momentum).max()
 
 
+@pytest.mark.parametrize("scale", [1e-30, 1e30])
+def test_masses_of_any_size_have_a_determinant(scale):
+    """ln det (s M) = n ln s + ln det M, also where det M itself is no number."""
+    tree = make_tree().with_joint_inertia(np.zeros(12))
+    one, other = (Mover(t).fixman_energy() for t in (tree, tree.with_masses(scale * tree.masses)))
+    assert other - one == pytest.approx(0.5 * tree.n_dof * np.log(scale), rel=1e-12)
+
+
 @pytest.mark.parametrize("base", ["free", "fixed"])
 def test_the_diagonal_of_the_inverse_is_that_of_the_dense_matrix(base):
     """Of two branched molecules and a point, or of one whose first body is held."""
@@ -101,10 +109,17 @@ def test_the_fixman_torque_is_the_slope_of_the_energy():
         assert torque[tree.coordinate_dof[k]] == pytest.approx(-(ends[0] - ends[1]) / (2 * h), rel=1e-5, abs=1e-5)
 
 
+@pytest.mark.parametrize("heavy", [slice(None), slice(1), slice(-1, None)], ids=["all", "first", "last"])
 @pytest.mark.parametrize("soft", ["rotor", "all"])
-def test_a_drift_solves_its_equation_to_the_last_digits(soft):
-    """J0^T m (x1 - x0) / h + a (q1 - q0) / h = p0, and p1 with J1; an error of 1e-5 rad would be 1e-3 of p."""
+def test_a_drift_solves_its_equation_to_the_last_digits(soft, heavy):
+    """J0^T m (x1 - x0) / h + a (q1 - q0) / h = p0, and p1 with J1; an error of 1e-5 rad would be 1e-3 of p.
+
+    Joints have inertias, or only the first or the last of them has.
+    """
     tree, h = make_tree(soft), 0.002
+    inertia = np.zeros(tree.n_coordinates)
+    inertia[heavy] = 0.3 if heavy != slice(None) else tree.joint_inertia
+    tree = tree.with_joint_inertia(inertia)
     mover = at_random(tree, kT=2.5)
     state, p = mover.state, mover.momentum.copy()
     assert mover.drift(h)

@@ -237,3 +237,21 @@ def test_terms_of_virtual_sites_count_once():
     tree = ptd.build_tree(ptd.Structure.from_openmm(topology, system, np.vstack([x, x[3]])), "rotor")
     assert tree.virtual_sites.tolist() == [4] and tree.n_coordinates == 1
     assert measure_stiffness(tree, system).toarray() == pytest.approx(curvatures(tree, system), rel=1e-3)
+
+
+def test_both_torsions_of_a_map_couple():
+    """CMAP terms have two torsions, phi and psi, which share three of five atoms."""
+    force = openmm.CMAPTorsionForce()
+    force.addMap(2, [0.0] * 4)
+    force.addTorsion(0, 4, 1, 2, 3, 1, 2, 3, 0)
+    assert list(stiffness.bonded_terms(force)) == [(0, 1, 2, 3, 4)]
+
+
+def test_terms_that_are_switched_off_have_no_energy():
+    """Of two torsions with six constants each, all of one become zero, and those of the other stay."""
+    force, constants = openmm.RBTorsionForce(), [1.0, 2.0, 3.0, 4.0, 5.0, 6.0]
+    for first in (0, 1):
+        force.addTorsion(first, first + 1, first + 2, first + 3, *constants)
+    assert stiffness.switch_off(force, lambda term: 0 in term) == {(0, 1, 2, 3)}
+    found = [[c._value for c in force.getTorsionParameters(i)[4:]] for i in range(2)]
+    assert found == [[0.0] * 6, constants]

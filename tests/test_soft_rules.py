@@ -62,10 +62,20 @@ def test_without_orders_short_bonds_are_double(length, turns):
     assert kinds(chain("CCCC", middle=length)) == (["rotor"] if turns else [])
 
 
+def test_short_bonds_of_tetrahedral_atoms_are_single():
+    """C-C-C-C whose second atom carries two more."""
+    x = chain("CCCC", middle=0.137).positions
+    bonds, places = [(0, 1), (1, 2), (2, 3), (1, 4), (1, 5)], [x[1] + [0.0, -0.05, z] for z in (0.14, -0.14)]
+    assert kinds(molecule("C" * 6, bonds, [*x, *places])) == ["rotor"]
+
+
 def test_amides_turn_with_omega_only():
-    """C-C(=O)-N-C."""
+    """C-C(=O)-N-C, and the same with its nitrogen before its carbon."""
     x = chain("CCNC").positions
     structure = molecule("CCNCO", [(0, 1), (1, 2), (1, 4), (2, 3)], [*x, x[1] + [0.0, -0.05, 0.11]], [1, 1, 2, 1])
+    assert kinds(structure, "rotor") == [] and kinds(structure, "omega") == ["amide"]
+    bonds = [(0, 1), (1, 2), (2, 3), (2, 4)]
+    structure = molecule("CNCCO", bonds, [*x[::-1], x[1] + [0.0, -0.05, 0.11]], [1, 1, 1, 2])
     assert kinds(structure, "rotor") == [] and kinds(structure, "omega") == ["amide"]
 
 
@@ -96,6 +106,27 @@ def test_soft_rings_open_where_they_can_pucker():
     """With three bonds per atom a flat ring is aromatic; a puckered one is not."""
     for pucker, cut in ((0.0, 0), (0.02, 1)):
         assert len(ptd.build_tree(ring("C" * 6, pucker=pucker), soft="rings").cut_bonds) == cut
+
+
+def test_one_tetrahedral_atom_is_enough_to_pucker():
+    """A flat ring of six atoms, of which one carries two more."""
+    flat = ring("C" * 6)
+    bonds = [*map(tuple, flat.atoms.bonds.tolist()), (0, 6), (0, 7)]
+    positions = [*flat.positions, *(flat.positions[0] + [0.08, 0.0, z] for z in (0.12, -0.12))]
+    assert len(ptd.build_tree(molecule("C" * 8, bonds, positions), soft="rings").cut_bonds) == 1
+
+
+def test_a_torsion_is_measured_by_an_atom_that_no_phase_moves():
+    """The bond 1-2 ends in a flat ring, at an atom that carries atom 3 too: 3 has a phase, and the ring measures."""
+    flat = ring("C" * 5).positions
+    out = flat[0] / np.linalg.norm(flat[0])
+    x = [flat[0] + 0.15 * out + [0.0, 0.0, 0.1] + [0.1, 0.0, 0.1], flat[0] + 0.1 * out + [0.0, 0.0, 0.11]]
+    x += [flat[0], flat[0] + 0.1 * out - [0.0, 0.0, 0.11], *flat[1:]]
+    bonds = [(0, 1), (1, 2), (2, 3), (2, 4), (4, 5), (5, 6), (6, 7), (2, 7)]
+    tree = ptd.build_tree(molecule("C" * 8, bonds, x), soft="rotor phases", root=0)
+    assert [c.motion for c in tree.coordinates].count("phase") == 1
+    moved = tree.reference.replace(q=tree.q_reference + [0.3, 0.2])
+    assert np.abs(tree.state(tree.positions(moved)).q - moved.q).max() < 1e-9
 
 
 def test_soft_rings_are_soft_at_their_own_bonds_alone():
@@ -139,6 +170,7 @@ def test_words_stand_for_their_kinds():
     assert {"omega", "amide", "phi", "N-CA-C", "angle", "phase"} <= parse_soft("heavy")
     assert not parse_soft("heavy") & {"bond", "bond-H", "angle-H", "phase-H", "methyl", "polar", "ring", "stiff"}
     assert parse_soft("torsions") == parse_soft("phi psi chi")
+    assert parse_soft("hydrogens") == {"methyl", "polar", "angle-H", "phase-H"}
 
 
 @pytest.fixture(scope="module")

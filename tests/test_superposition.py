@@ -45,6 +45,15 @@ def test_the_misfit_is_the_largest_deviation_of_an_atom(seed):
     assert tree.fit(x).max_misfit == pytest.approx(left.max(), rel=1e-7)
 
 
+def test_two_and_three_atoms_can_be_deformed():
+    """What is larger by a fifth than it should be deviates by a fifth of the distances from its centre."""
+    for parents in ([-1, 0], [-1, 0, 1]):
+        tree = build_tree(beads(parents, np.random.default_rng(0)), soft="none")
+        x = tree.positions(tree.reference)
+        radius = np.linalg.norm(x - x.mean(axis=0), axis=1).max()
+        assert tree.fit(1.2 * x).max_misfit == pytest.approx(0.2 * radius, rel=1e-6)
+
+
 @pytest.mark.parametrize(("parents", "soft"), [([-1, 0, 1, 2, 1], "none"), ([-1, 0, 1, 2, 3, 4, -1], "rotor")])
 def test_many_frames_are_fitted_as_one_by_one(parents, soft):
     """A rigid body, and a chain beside an ion, each deformed in four ways; the worst unit differs."""

@@ -232,6 +232,13 @@ def test_copies_have_the_settings_and_the_random_numbers():
         assert np.array_equal(*ends)
 
 
+def test_copies_lead_back_only_if_their_original_does():
+    tree = ptd.bead_chain(4, 0.15, 1.9, 12.0, torsion=1.0)
+    for check in (True, False):
+        integrator = ptd.TorsionGHMCIntegrator(tree, 300, 1.0, 0.004, check_reverse=check)
+        assert copy.copy(integrator)._stepper.check_reverse is check
+
+
 def test_copies_at_constant_energy_keep_the_temperature_of_u_f():
     structure = ptd.build_peptide("A")
     system, tree = vacuum(structure), ptd.build_tree(structure)
