@@ -2,11 +2,16 @@
 
     python benchmarks/mutants.py [--only WORD] [--jobs N] [--seconds S] [--work FOLDER] [-o FOLDER]
     python benchmarks/mutants.py --made 100 --seed 1    # others, drawn from all that a rule makes of the same files
-    python benchmarks/mutants.py --faults mine.toml     # those of another list
+    python benchmarks/mutants.py --faults mine.toml --all --work FOLDER    # those of another list, by all default tests
 
 The faults are those of `benchmarks/faults.toml`. Each is put into a copy of the project, in which the default tests of
 its room are run; a test that fails has caught it. First the tests must pass without any fault. A fault whose tests run
 longer than S seconds, or take 4 GB of memory, counts as caught: something has stopped converging.
+
+With --all, a fault that the tests of its room let pass is tried with all other default tests that run one of its lines,
+which a run of the whole suite under coverage tells (some minutes, kept in FOLDER; needs pytest-cov). Nobody sees which
+lines of compiled functions run; faults there stay with the tests of their room. A fault of another list that names no
+tests has those that the list has for its file.
 
 With --made the faults are not those of the list, which tests were written for, but a random choice of those that
 `made_faults.py` makes: what share of them survives says how well tests see a fault that nobody thought of. Some change
@@ -33,20 +38,25 @@ import tomllib
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from queue import SimpleQueue
 from typing import Any
 
 import harness
 from harness import Report
+from line_tests import LineTests, record
 from made_faults import made_faults
 from peptidyn.core.errors import ArgumentError
 from peptidyn.core.files import write_text
 from peptidyn.core.progress import Progress
 
 ROOT = Path(__file__).parents[1]
-COPIED = ("peptidyn", "tests", "benchmarks", "data", "examples", "pyproject.toml")
+PACKAGE = "peptidyn"
+COPIED = (
+    PACKAGE, "tests", "benchmarks", "data", "examples", "docs", "conda", ".ci", ".github", "pyproject.toml",
+    "README.md", "CONTRIBUTING.md", "CHANGELOG.md", "CITATION.cff", "LICENSE",
+)  # fmt: skip
 
 SECONDS = 600
 """Time for the tests of one fault."""
@@ -101,7 +111,7 @@ def read_faults(path: Path | None = None) -> list[Fault]:
         rooms = tomllib.loads(path.read_text(encoding="utf-8"))["room"]
         return [
             Fault(
-                file=room["file"], tests=tuple(map(_test_path, room["tests"])),
+                file=room["file"], tests=tuple(map(_test_path, room.get("tests", ()))),
                 compiled=room.get("compiled", True), **fault,
             )
             for room in rooms
@@ -128,24 +138,27 @@ def faulty(fault: Fault, text: str) -> str:
     return text.replace(fault.old, fault.new)
 
 
+def room_of(file: str, known: Sequence[Fault]) -> tuple[tuple[str, ...], bool]:
+    """Return the tests of all known faults of a file and its own test file, and whether it is tried compiled."""
+    own, here = f"tests/test_{Path(file).name}", [fault for fault in known if fault.file == file]
+    every = dict.fromkeys(test for fault in here for test in fault.tests)
+    if (ROOT / own).exists():
+        every[own] = None
+    tests = tuple(test for test in every if "::" not in test or test.partition("::")[0] not in every)
+    return tests, all(fault.compiled for fault in here)
+
+
 def make_faults(count: int, seed: int, only: str | None = None) -> list[Fault]:
     """Return faults by rule in the files of the list, with its tests for a file and the test file of the same name.
 
     A file is drawn by the square root of the number of its faults, then one of them.
     """
-    rooms: dict[str, list[Fault]] = {}
-    for fault in read_faults():
-        if only is None or only.lower() in fault.file.lower():
-            rooms.setdefault(fault.file, []).append(fault)
+    known = read_faults()
     pool = {}
-    for file, known in rooms.items():
-        own = f"tests/test_{Path(file).name}"
-        every = dict.fromkeys(test for fault in known for test in fault.tests)
-        if (ROOT / own).exists():
-            every[own] = None
-        tests = tuple(test for test in every if "::" not in test or test.partition("::")[0] not in every)
-        compiled, text = all(fault.compiled for fault in known), (ROOT / file).read_text(encoding="utf-8")
-        pool[file] = [Fault(what, file, old, new, tests, compiled) for what, old, new in made_faults(text)]
+    for file in dict.fromkeys(fault.file for fault in known):
+        if only is None or only.lower() in file.lower():
+            text, (tests, compiled) = (ROOT / file).read_text(encoding="utf-8"), room_of(file, known)
+            pool[file] = [Fault(what, file, old, new, tests, compiled) for what, old, new in made_faults(text)]
     rng, drawn = random.Random(seed), set()
     files, weights = list(pool), [len(made) ** 0.5 for made in pool.values()]
     while len(drawn) < min(count, sum(map(len, pool.values()))):
@@ -163,7 +176,12 @@ def choose(only: str | None, made: int = 0, seed: int = 0, faults: Path | None =
         raise ArgumentError(f"no fault is about {only!r}; {faults or 'benchmarks/faults.toml'} lists them")
     for fault in chosen:
         faulty(fault, (ROOT / fault.file).read_text(encoding="utf-8"))
-    return chosen
+    return [fault if fault.tests else _with_room(fault) for fault in chosen]
+
+
+def _with_room(fault: Fault) -> Fault:
+    tests, compiled = room_of(fault.file, read_faults())
+    return replace(fault, tests=tests, compiled=compiled)
 
 
 class Results:
@@ -193,16 +211,20 @@ class Results:
             write_text(self._path, json.dumps(self._rows, indent=1) + "\n")
 
 
-def key_of(fault: Fault) -> str:
+def key_of(fault: Fault, all_tests: bool = False) -> str:
     """Return a digest of the fault, of the file it is put into and of the files of its tests, as they are now."""
     what = repr((fault.file, fault.old, fault.new, fault.tests, fault.compiled))
-    return _digest(what, [ROOT / fault.file, *_test_files(fault)])
+    return _digest(what, [ROOT / fault.file, *(_all_sources() if all_tests else _test_files(fault))])
 
 
 def key_of_room(fault: Fault) -> str:
     """Return a digest of the tests of a fault and of all sources, as they are now."""
-    sources = sorted(path for name in COPIED for path in (ROOT / name).rglob("*.py") if "tests" not in path.parts)
+    sources = [path for path in _all_sources() if path.parent != ROOT / "tests"]
     return _digest(repr((fault.tests, fault.compiled)), [*sources, *_test_files(fault)])
+
+
+def _all_sources() -> list[Path]:
+    return sorted(path for name in COPIED for path in (ROOT / name).rglob("*.py"))
 
 
 def _test_files(fault: Fault) -> list[Path]:
@@ -230,7 +252,7 @@ class Workshop:
         for name in COPIED:
             if (ROOT / name).is_dir():
                 shutil.copytree(ROOT / name, self.project / name, ignore=shutil.ignore_patterns("__pycache__"))
-            else:
+            elif (ROOT / name).exists():
                 shutil.copy2(ROOT / name, self.project / name)
         environment = {
             **os.environ, "PYTHONPATH": str(self.project), "NUMBA_CACHE_DIR": str(self.cache), "OMP_NUM_THREADS": "1",
@@ -298,12 +320,21 @@ def _workshops(jobs: int, work: Path | None) -> Iterator[SimpleQueue[Workshop]]:
                 shop.close()
 
 
-def attempt(shops: SimpleQueue[Workshop], fault: Fault, seconds: float, broken: bool) -> dict[str, Any]:
-    """Run the tests of a fault in the next free workshop, with the fault or without it; return its row."""
+def attempt(
+    shops: SimpleQueue[Workshop], fault: Fault, seconds: float, broken: bool, others: LineTests | None = None
+) -> dict[str, Any]:
+    """Run the tests of a fault in the next free workshop, with the fault or without it; return its row.
+
+    With `others`, a fault that they let pass is tried with all tests that run its lines.
+    """
     shop, begin = shops.get(), time.perf_counter()
     try:
         with shop.broken(fault) if broken else nullcontext():
-            outcome, test = shop.test(fault, seconds)
+            outcome, test = shop.test(fault, seconds) if fault.tests else ("survived", "")
+            if outcome == "survived" and others is not None:
+                tests = others.running(fault.file, (ROOT / fault.file).read_text(encoding="utf-8"), fault.old)
+                if tests:
+                    outcome, test = shop.test(replace(fault, tests=tests, compiled=True), 4 * seconds)
     finally:
         shops.put(shop)
     spent = round(time.perf_counter() - begin, 1)
@@ -313,8 +344,9 @@ def attempt(shops: SimpleQueue[Workshop], fault: Fault, seconds: float, broken: 
 
 
 def try_faults(
-    faults: Sequence[Fault], shops: SimpleQueue[Workshop], results: Results, jobs: int, seconds: float
-) -> Iterator[Any]:
+    faults: Sequence[Fault], shops: SimpleQueue[Workshop], results: Results, jobs: int, seconds: float,
+    others: LineTests | None = None,
+) -> Iterator[Any]:  # fmt: skip
     """Yield (fault, row) for each, room by room, after the tests of its room have passed without a fault."""
     rooms: dict[Any, list[Fault]] = {}
     for fault in faults:
@@ -322,29 +354,42 @@ def try_faults(
     with ThreadPoolExecutor(jobs) as pool, Progress(len(rooms) + len(faults), "mutants", "runs") as bar:
         for room in rooms.values():
             key = key_of_room(room[0])
-            if results.find(key, "survived") is None:
+            if room[0].tests and results.find(key, "survived") is None:
                 row = attempt(shops, room[0], 10 * seconds, False)  # which also compiles
                 if row["outcome"] != "survived":
                     raise ArgumentError(f"{' '.join(room[0].tests)} without a fault: {row['outcome']}: {row['test']}")
                 results.keep(key, {**row, "fault": "none"})
             bar.advance(1)
-            for fault, row in zip(room, pool.map(lambda f: attempt(shops, f, seconds, True), room), strict=True):
+            rows = pool.map(lambda fault: attempt(shops, fault, seconds, True, others), room)
+            for fault, row in zip(room, rows, strict=True):
                 yield fault, row
                 bar.advance(1, f"{row['outcome']}: {row['fault']}"[:60])
 
 
+def _line_tests(shops: SimpleQueue[Workshop], work: Path | None) -> LineTests:
+    """Return which tests run which lines, as a run in one of the workshops tells or told."""
+    if work is None:
+        raise ArgumentError("which tests run which lines is kept in a folder: name one with --work")
+    shop = shops.get()
+    try:
+        return record(shop.project, PACKAGE, Path(work).resolve(), _digest("", _all_sources()))
+    finally:
+        shops.put(shop)
+
+
 def measure(
     only: str | None = None, jobs: int = 1, seconds: float = SECONDS, work: Path | None = None, made: int = 0,
-    seed: int = 0, faults: Path | None = None,
+    seed: int = 0, faults: Path | None = None, all_tests: bool = False,
 ) -> dict[str, Any]:  # fmt: skip
     """Try all faults, or those about a word, or made ones; return a row for each, and how many survived."""
     chosen, results = choose(only, made, seed, faults), Results(work)
-    keys = {fault: key_of(fault) for fault in chosen}
+    keys = {fault: key_of(fault, all_tests) for fault in chosen}
     rows = {fault: row for fault in chosen if (row := results.find(keys[fault], *NOTICED, "survived")) is not None}
     untried = [fault for fault in chosen if fault not in rows]
     if untried:
         with _workshops(jobs, work) as shops:
-            for fault, row in try_faults(untried, shops, results, jobs, seconds):
+            others = _line_tests(shops, work) if all_tests else None
+            for fault, row in try_faults(untried, shops, results, jobs, seconds, others):
                 results.keep(keys[fault], row)
                 rows[fault] = row
     found = [{**rows[fault], "reason": fault.reason} for fault in chosen]
@@ -386,6 +431,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     script.add_argument("--seed", type=int, default=0, help="of the choice of made faults (default: 0)")
     script.add_argument("--faults", type=Path, metavar="FILE", help="try those of another list of the same form")
+    script.add_argument(
+        "--all", action="store_true", dest="all_tests", help="ask all default tests that run a line of the fault"
+    )
     script.add_argument("--work", type=Path, metavar="FOLDER", help="keep the copies there (default: a temporary one)")
     unexplained: list[dict[str, Any]] = []
 

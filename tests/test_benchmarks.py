@@ -484,6 +484,7 @@ def test_script_says_its_question_and_its_command(script):
 def test_every_script_is_tested_and_run():
     helpers = {
         "harness", "molecules", "engines", "pytest_server", "run_all", "sampling_report", "damage", "made_faults",
+        "line_tests",
     }  # fmt: skip
     names = {script.__name__ for script in SCRIPTS}
     assert {path.stem for path in BENCHMARKS.glob("*.py")} == names | helpers

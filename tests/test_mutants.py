@@ -72,21 +72,32 @@ def test_faults_are_caught_survive_or_never_end(tmp_path, monkeypatch):
             "[[room.fault]]\nwhat = 'seen'\nold = 'x + 1'\nnew = 'x - 1'\n"
             "[[room.fault]]\nwhat = 'unseen'\nold = 'x * 1'\nnew = 'x * 2'\nreason = 'nobody asks'\n"
             "[[room.fault]]\nwhat = 'endless'\nold = 'while x > 9'\nnew = 'while x > 0'\n"
+            "[[room]]\nfile = 'small/more.py'\n"
+            "[[room.fault]]\nwhat = 'by others'\nold = 'x * 3'\nnew = 'x * 4'\n"
+            "[[room.fault]]\nwhat = 'by none'\nold = 'x * 5'\nnew = 'x * 6'\n"
         ),
         "small/__init__.py": "",
         "small/code.py": (
             "import time\n\ndef f(x):\n    while x > 9:\n        time.sleep(1)\n    return x + 1\n\n"
             "def g(x):\n    return x * 1\n"
         ),
+        "small/more.py": "def h(x):\n    return x * 3\n\ndef i(x):\n    return x * 5\n",
         "tests/test_code.py": "from small.code import f\n\ndef test_f():\n    assert f(1) == 2\n",
+        "tests/test_other.py": (
+            "import pytest\nfrom small.more import h, i\n\n"
+            "@pytest.mark.parametrize('x', [0, 1])\ndef test_h(x):\n    assert h(x) == 3 * x\n\n"
+            "def test_i():\n    assert i(0) == 0\n\n"
+            "def test_that_fails_anyway():\n    assert i(1) == h(1)\n"
+        ),
         "pyproject.toml": "[tool.pytest.ini_options]\n",
     }
     for name, text in files.items():
         (tmp_path / "project" / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / "project" / name).write_text(text)
     monkeypatch.setattr(mutants, "ROOT", tmp_path / "project")
+    monkeypatch.setattr(mutants, "PACKAGE", "small")
     monkeypatch.setattr(mutants, "COPIED", ("small", "tests", "pyproject.toml"))
-    report = mutants.measure(seconds=20, work=tmp_path / "work")
+    report = mutants.measure(only="code.py", seconds=20, work=tmp_path / "work")
     outcome = {row["fault"]: (row["outcome"], row["test"]) for row in report["faults"]}
     assert outcome == {
         "seen": ("caught", "tests/test_code.py::test_f"), "unseen": ("survived", ""), "endless": ("timed out", ""),
@@ -94,8 +105,15 @@ def test_faults_are_caught_survive_or_never_end(tmp_path, monkeypatch):
     text = mutants.tables(report)
     assert "1 of 3 faults survived (33.3%)" in text and "- survived: small/code.py: unseen (nobody asks)" in text
     assert report["tried"] == 3 and "3 were tried now" in text
-    again = mutants.measure(seconds=20, work=tmp_path / "work")  # nothing has changed
+    again = mutants.measure(only="code.py", seconds=20, work=tmp_path / "work")  # nothing has changed
     assert again["tried"] == 0 and again["faults"] == report["faults"]
+    # all tests that run a line: one of another file notices, one that does not fails without the fault as well
+    rows = mutants.measure(only="more.py", seconds=20, work=tmp_path / "work", all_tests=True)["faults"]
+    assert [(row["fault"], row["outcome"], row["test"]) for row in rows] == [
+        ("by others", "caught", "tests/test_other.py::test_h[1]"), ("by none", "survived", ""),
+    ]  # fmt: skip
+    with pytest.raises(ArgumentError, match="name one with --work"):
+        mutants.measure(only="more.py", all_tests=True)
     (tmp_path / "project/small/code.py").write_text(files["small/code.py"] + "\n")
     assert mutants.measure(only="seen", seconds=20, work=tmp_path / "work")["tried"] == 2  # "unseen" is about it, too
     # every fault was taken back
