@@ -268,6 +268,7 @@ def _pdb_models(
 ) -> Iterator[tuple[np.ndarray, np.ndarray | None, None]]:
     """Stream the models of a PDB file; MDTraj would read all of them before giving the first."""
     frames: list[np.ndarray] = []
+    boxes: list[np.ndarray | None] = []
     box: np.ndarray | None = None
     for number, (xyz, cell) in enumerate(_models(path)):
         box = cell if cell is not None else box
@@ -276,15 +277,17 @@ def _pdb_models(
         if len(xyz) != n_atoms:
             raise TrajectoryError(f"model {number} of {path} has {len(xyz)} atoms, the first has {n_atoms}")
         frames.append(xyz if chosen is None else xyz[chosen])
+        boxes.append(box)
         if len(frames) == chunk:
-            yield np.stack(frames), _repeat(box, len(frames)), None
-            frames = []
+            yield np.stack(frames), _stacked(boxes), None
+            frames, boxes = [], []
     if frames:
-        yield np.stack(frames), _repeat(box, len(frames)), None
+        yield np.stack(frames), _stacked(boxes), None
 
 
-def _repeat(box: np.ndarray | None, n: int) -> np.ndarray | None:
-    return None if box is None else np.ascontiguousarray(np.broadcast_to(box, (n, 3, 3)))
+def _stacked(boxes: list[np.ndarray | None]) -> np.ndarray | None:
+    found = [box for box in boxes if box is not None]
+    return np.stack(found) if len(found) == len(boxes) else None
 
 
 def _models(path: Path) -> Iterator[tuple[np.ndarray, np.ndarray | None]]:
