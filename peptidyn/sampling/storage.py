@@ -126,7 +126,7 @@ class ExchangeFolder(RunFiles):
         folder = self.replica(index)
         with self.writing():
             with open(folder / TRAJECTORY, "r+b" if frames else "wb") as file:
-                out = app.DCDFile(file, topology, 1.0, frames, 1, append=frames > 0)
+                out = app.DCDFile(file, topology, 1.0, 0, 1, append=frames > 0)
                 for x in stretch.positions:
                     out.writeModel(x)
             append_rows(folder / TORSIONS, stretch.q, frames)
