@@ -20,6 +20,7 @@ from peptidyn.core.atoms import Atoms
 from peptidyn.core.errors import ArgumentError, StructureError
 from peptidyn.core.residues import HYDROGENS, WATER, has_backbone
 from peptidyn.core.units import plain_array
+from peptidyn.io.altlocs import site_name
 from peptidyn.io.bonding import settle_bonds
 from peptidyn.io.composition import Hydrogen, missing_atoms, standard_residues
 from peptidyn.io.notes import Note, counted, some
@@ -111,7 +112,7 @@ def _deuterium_to_hydrogen(structure: Structure) -> Structure:
 
     atoms = structure.atoms
     found = np.flatnonzero(atoms.element == "D").tolist()
-    kinds = {a: (f"H{str(atoms.name[a]).removeprefix('D')}", element.hydrogen) for a in found}
+    kinds = {a: (site_name(str(atoms.name[a]), "D"), element.hydrogen) for a in found}
     return _renamed(structure, {}, kinds, f"{counted(len(kinds), 'deuterium atom')} made hydrogen")
 
 
