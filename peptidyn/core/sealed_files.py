@@ -72,8 +72,9 @@ def write_sealed_json(path: str | os.PathLike[str], values: Mapping[str, Any]) -
 
 def read_sealed_json(path: str | os.PathLike[str]) -> dict[str, Any]:
     """Return what `write_sealed_json` wrote."""
+    data = _read_bytes(path)
     try:
-        values = json.loads(_read_bytes(path).decode("utf-8"))
+        values = json.loads(data.decode("utf-8"))
     except (ValueError, RecursionError) as error:  # which JSONDecodeError and UnicodeDecodeError are
         raise CheckpointError(f"{path} is damaged: it holds no JSON") from error
     stored = values.pop(CHECKSUM, None) if isinstance(values, dict) else None
@@ -220,7 +221,7 @@ def _start(file: IO[bytes], suffix: str) -> tuple[int, int]:
     if suffix == ".dcd":
         head = bytearray(file.read(DCD_HEADER))
         for begin, end in _DCD_COUNTS:
-            head[begin:end] = bytes(end - begin)
+            head[begin:end] = bytes(len(head[begin:end]))
         return len(head), zlib.crc32(bytes(head))
     if suffix == ".npy":
         head = bytearray(file.read(NPY_HEADER))

@@ -260,7 +260,7 @@ def rows_of_table(
         head = np.stack([table[name].astype(np.float64) for name in QUANTITIES], axis=1)
         q = np.empty((len(head), tree.n_coordinates if coordinates else 0))
         for name, places in tree.groups.items() if coordinates else ():
-            q[:, places] = table[name]
+            q[:, places] = table[name].reshape(len(head), len(places))  # one column is not taken for all
     except (KeyError, ValueError) as error:
         raise CheckpointError(f"{path} does not hold the soft coordinates of this run") from error
     return np.concatenate([head, q], axis=1)
