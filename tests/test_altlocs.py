@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from structure_files import atom_lines, deuterated, the_note, with_alternates, write
 
-from peptidyn.io.altlocs import Site, choose_locations
+from peptidyn.io.altlocs import Site, choose_locations, site_name
 from peptidyn.io.readers import load_structure
 
 
@@ -87,3 +87,57 @@ def test_blank_counts_as_a_letter_where_an_atom_has_both():
     ]
     kept, _ = choose_locations(sites)
     assert kept == [0, 2]
+
+
+def site(residue_name, name, altloc, occupancy, residue=0):
+    return Site(residue, f"residue {residue + 1}", residue_name, name, altloc, occupancy)
+
+
+def test_the_mean_occupancy_decides():
+    """A has the larger sum, the largest value and the larger first value; its mean is 0.5, that of B 0.6."""
+    sites = [site("VAL", name, "A", occ) for name, occ in (("CB", 0.9), ("CG1", 0.4), ("CG2", 0.2))]
+    sites.append(site("VAL", "CB", "B", 0.6))
+    assert choose_locations(sites) == ([3], ["residue 1: VAL B"])
+
+
+def test_the_blank_can_win():
+    sites = [site("SER", "OG", "", 0.7), site("SER", "OG", "B", 0.3), site("SER", "CA", "", 1.0)]
+    assert choose_locations(sites) == ([0, 2], ["residue 1: SER (blank)"])
+
+
+def test_of_two_residues_at_one_site_one_goes_even_where_they_share_no_atom():
+    sites = [site("SER", "OG", "A", 0.4), site("CYS", "SG", "B", 0.6), site("SER", "N", "A", 0.4)]
+    assert choose_locations(sites) == ([1], ["residue 1: CYS B rather than SER"])
+
+
+def test_two_residues_under_one_letter_are_two_conformers():
+    sites = [site("SER", "CB", "A", 0.3), site("SER", "OG", "A", 0.3)]
+    sites += [site("CYS", "CB", "A", 0.7), site("CYS", "SG", "A", 0.7)]
+    assert choose_locations(sites) == ([2, 3], ["residue 1: CYS A rather than SER"])
+
+
+def test_a_letter_without_an_alternative_is_no_choice():
+    sites = [site("SER", "CB", "A", 0.5), site("SER", "OG", "B", 0.5), site("GLY", "CA", "", 1.0, residue=1)]
+    assert choose_locations(sites) == ([0, 1, 2], [])
+
+
+def test_a_letter_that_repeats_one_atom_of_many_is_out():
+    """C names an atom of B again, and one that nobody else has: it is another conformer of the whole."""
+    sites = [site("LYS", "CB", "B", 0.6), site("LYS", "CG", "B", 0.6)]
+    sites += [site("LYS", "CG", "C", 0.4), site("LYS", "NZ", "C", 0.4)]
+    assert choose_locations(sites) == ([0, 1], ["residue 1: LYS B"])
+
+
+def test_every_residue_chooses_for_itself():
+    sites = [site("SER", "OG", letter, occ, r) for r, (a, b) in enumerate([(0.2, 0.8), (0.9, 0.1)])
+             for letter, occ in (("A", a), ("B", b))]  # fmt: skip
+    assert choose_locations(sites) == ([1, 2], ["residue 1: SER B", "residue 2: SER A"])
+
+
+@pytest.mark.parametrize(
+    ("name", "element", "compared"),
+    [("D", "D", "H"), ("DA", "D", "HA"), ("DD21", " D", "HD21"), ("DB2", "d", "HB2"), ("HA", "D", "HA"),
+     ("DG", "C", "DG"), ("CD", "C", "CD"), ("H", "H", "H")],
+)  # fmt: skip
+def test_deuterium_is_compared_as_hydrogen(name, element, compared):
+    assert site_name(name, element) == compared

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from itertools import pairwise
 
 import numpy as np
@@ -18,10 +19,12 @@ from peptidyn.analysis.melting import (
 )
 from peptidyn.analysis.observables import basin_of, is_helical
 from peptidyn.analysis.transitions import count_transitions, well_of
+from peptidyn.core.errors import ArgumentError
 from peptidyn.core.statistics import r_hat, statistical_inefficiency, weighted_average
 from peptidyn.core.units import BOLTZMANN
-from peptidyn.sampling.ladders import choose_temperatures
+from peptidyn.sampling.ladders import choose_temperatures, normal_acceptance
 from peptidyn.sampling.mbar import MOST_FRAMES, TemperatureMBAR, temperature_weights
+from peptidyn.sampling.swaps import swap_pairs
 
 T = np.array([300.0, 400.0, 500.0])
 
@@ -227,3 +230,153 @@ def test_slopes_of_two_energies_are_their_odds():
     slow = np.sort(energies, axis=1)[:, ::-1]  # all of one energy first
     memory = max(statistical_inefficiency(one) for one in slow[:2])
     assert boltzmann_slopes(slow, T)[1][0] == pytest.approx(np.sqrt(memory) * errors[0], rel=1e-8)
+
+
+@pytest.mark.parametrize(
+    ("kind", "cores"),
+    [
+        ("phi", [(-160, -40), (30, 90)]), ("psi", [(-80, 0), (100, 200)]), ("omega", [(120, 240), (-60, 60)]),
+        ("chi1", [(30, 90), (150, 210), (-90, -30)]), ("rotor", [(30, 90), (150, 210), (-90, -30)]),
+    ],
+)  # fmt: skip
+def test_cores_of_the_wells(kind, cores):
+    """Both edges belong to a core; a degree beyond them no well was reached yet."""
+    for index, (low, high) in enumerate(cores):
+        for edge, inner in ((low, 1), (high, -1)):
+            for angle in (edge, edge + inner, edge - 360.0):
+                assert well_of([angle], kind).tolist() == [index], angle
+            assert well_of([edge - inner], kind).tolist() == [-1], edge
+
+
+def test_transitions_are_counted_from_the_first_core_on():
+    """The first well of the list counts as all others do."""
+    assert count_transitions([100.0, -60.0, 60.0, 0.0, -60.0], "phi") == 2
+    assert count_transitions([60.0, 60.0], "phi") == 0 and count_transitions([0.0], "phi") == 0
+
+
+def test_frames_between_cores_stay_where_they_came_from():
+    assert well_of([60.0, 0.0, -60.0, 0.0, 120.0, 60.0, 120.0], "phi").tolist() == [1, 1, 0, 0, 0, 1, 1]
+
+
+def test_replicates_leave_out_one_block_with_its_weights():
+    """Equal energies, two temperatures, three blocks of two frames; weights differ from frame to frame."""
+    rng = np.random.default_rng(3)
+    values, log_weights = rng.normal(size=(2, 6)), rng.normal(size=(2, 6))
+    curve = melting_curve(values, np.zeros((2, 6)), T[:2], T[:2], log_weights=log_weights, blocks=3)
+    w = np.exp(log_weights)
+    means = []
+    for block in range(3):
+        keep = np.arange(6) // 2 != block
+        means.append((w * values)[:, keep].sum() / w[:, keep].sum())
+    assert curve.replicates == pytest.approx(np.tile(np.array(means)[:, None], 2))
+    assert curve.mean == pytest.approx([(w * values).sum() / w.sum()] * 2)
+    error = np.sqrt(2 / 3 * ((np.array(means) - np.mean(means)) ** 2).sum())
+    assert curve.error == pytest.approx([error] * 2)
+    assert curve.derived(lambda mean: mean[0] ** 2) == pytest.approx(
+        (curve.mean[0] ** 2, np.sqrt(2 / 3 * ((np.array(means) ** 2 - np.mean(np.array(means) ** 2)) ** 2).sum()))
+    )
+    both = curve.derived(lambda mean: 3.0 * mean)
+    assert both[0] == pytest.approx(3.0 * curve.mean) and both[1] == pytest.approx(3.0 * curve.error)
+
+
+@pytest.mark.parametrize(
+    ("shape", "levels", "options"),
+    [
+        ((3, 8), 2, {}), ((2, 9), 2, {"runs": 2}), ((2, 3), 2, {}), ((2, 8), 2, {"blocks": 5}),
+        ((2, 8), 2, {"runs": 3}), ((2, 4), 2, {"runs": 2, "blocks": 2}),
+    ],
+)  # fmt: skip
+def test_curves_that_are_refused(shape, levels, options):
+    with pytest.raises(ArgumentError):
+        melting_curve(np.zeros(shape), np.zeros(shape), T[:levels], T[:1], **options)
+
+
+def test_shapes_of_curves_must_agree():
+    good = np.zeros((2, 8))
+    for values, energies, weights in ((np.zeros((2, 7)), good, None), (good, good, np.zeros((2, 7)))):
+        with pytest.raises(ArgumentError, match="one row per temperature"):
+            melting_curve(values, energies, T[:2], T[:1], log_weights=weights)
+
+
+def test_options_of_the_heat_capacity_are_those_of_curves():
+    energies = np.tile([100.0, 106.0, 99.0, 107.0], 15)[None]
+    found = heat_capacity(energies, T[:1], T[:1], blocks=3, runs=2, memory=7.0)
+    assert len(found.replicates) == 6 and found.inefficiency == 7.0
+    assert found.mean == pytest.approx([energies.var() / (BOLTZMANN * 300.0**2)])
+    at = heat_capacity(energies, T[1:2], T[1:2], blocks=3)
+    assert at.mean == pytest.approx([energies.var() / (BOLTZMANN * 400.0**2)])
+
+
+@pytest.mark.parametrize("slower", [0, 1])
+def test_the_slower_of_two_temperatures_gives_the_error_of_a_slope(slower):
+    """In the same frames in another order the slope is the same, and its error grows with the inefficiency."""
+    energies = np.array([np.tile([0.0, 5.0, 0.0, 0.0], 30), np.tile([0.0, 5.0], 60)])
+    slopes, errors = boltzmann_slopes(energies, T[:2])
+    energies[slower] = np.sort(energies[slower])
+    memory = statistical_inefficiency(energies[slower])
+    found, larger = boltzmann_slopes(energies, T[:2])
+    assert memory > 5 and found == pytest.approx(slopes) and larger == pytest.approx(np.sqrt(memory) * errors)
+
+
+def test_every_pair_has_its_own_slope():
+    """Energies with the right ratio at all temperatures, and an offset that changes nothing: all slopes are 1."""
+    levels, beta = np.arange(4.0), 1 / (BOLTZMANN * T)
+    energies = []
+    for b in beta:
+        p = np.exp(-b * levels)
+        counts = np.round(20_000 * p / p.sum()).astype(int)
+        one = np.repeat(levels, counts)
+        energies.append(np.random.default_rng(1).permutation(np.resize(one, 20_000)) + 4000.0)
+    slopes, _ = boltzmann_slopes(np.array(energies), T)
+    assert slopes == pytest.approx([1.0, 1.0], abs=2e-3)
+
+
+def test_long_series_are_thinned_to_at_most_so_many_frames():
+    energies = [np.arange(MOST_FRAMES + 1.0), np.arange(1.5 * MOST_FRAMES), np.arange(float(MOST_FRAMES))]
+    mbar = TemperatureMBAR(energies, T)
+    parts = [e[::2] for e in energies[:2]] + [energies[2]]
+    assert np.array_equal(mbar._energy, np.concatenate(parts))
+
+
+def test_the_level_of_messages_is_left_as_it_was():
+    logger = logging.getLogger("pymbar")
+    before = logger.level
+    try:
+        logger.setLevel(logging.INFO)
+        temperature_weights(np.array([[0.0, 1.0], [0.5, 2.0]]), T[:2], T[:1])
+        assert logger.level == logging.INFO
+    finally:
+        logger.setLevel(before)
+
+
+@pytest.mark.parametrize(
+    ("temperatures", "energies", "acceptance"),
+    [
+        ([300.0], [[1.0, 2.0]], 0.3), ([300.0, 400.0], [[1.0, 2.0]], 0.3), ([300.0, 400.0], [[1.0], [1.0, 2.0]], 0.3),
+        ([300.0, 300.0], [[1.0, 2.0]] * 2, 0.3), ([300.0, 400.0], [[1.0, 2.0]] * 2, 0.0),
+        ([300.0, 400.0], [[1.0, 2.0]] * 2, 1.0),
+    ],
+)  # fmt: skip
+def test_ladders_that_are_refused(temperatures, energies, acceptance):
+    with pytest.raises(ArgumentError):
+        choose_temperatures(temperatures, [np.array(e) for e in energies], acceptance)
+
+
+def test_a_ladder_that_would_be_too_long_is_refused(monkeypatch):
+    monkeypatch.setattr("peptidyn.sampling.ladders.MOST", 3)
+    energies = [two_energies(100.0 * t, 2.0 * t) for t in (1.0, 2.0, 3.0)]
+    with pytest.raises(ArgumentError, match="more than 3 temperatures"):
+        choose_temperatures(T, energies)
+
+
+def test_acceptance_of_changes_that_are_certain():
+    assert normal_acceptance(2.0, 0.0) == pytest.approx(np.exp(-2.0)) and normal_acceptance(-2.0, 0.0) == 1.0
+
+
+@pytest.mark.parametrize(("n", "attempts"), [(27, 19683), (28, 20_000)])
+def test_no_exchange_tries_more_than_20000_pairs(n, attempts):
+    """What the generator gave for it: two replicas and a number for every attempt."""
+    rng, same = np.random.default_rng(5), np.random.default_rng(5)
+    swap_pairs(np.zeros((n, n)), np.arange(n), rng)
+    same.integers(n, size=attempts), same.integers(1, n, size=attempts), same.random(attempts)
+    assert rng.random() == same.random()

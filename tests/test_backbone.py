@@ -394,3 +394,125 @@ def test_a_branched_backbone_is_refused(joined, where):
     bonds = [(0, 1), (1, 2), (3, 4), (4, 5), (6, 7), (7, 8), *joined]
     with pytest.raises(StructureError, match=f"the backbone branches at chain A, residue {where}"):
         backbone_frames(built(residues, np.random.default_rng(0).normal(size=(9, 3)), bonds))
+
+
+# ---------------------------------------------------------------------- chains, caps and text by hand
+
+
+def joined(*chains):
+    """Return chains of bare residues in one structure, named A, B, ...; each is (residue names, closed)."""
+    names, residues, owner, bonds, places = [], [], [], [], []
+    for number, (chain, closed) in enumerate(chains):
+        first = len(names)
+        for name in chain:
+            owner += [len(residues)] * 3
+            residues.append((name, number))
+            names += ["N", "CA", "C"]
+        bonds += [(i, i + 1) for i in range(first, len(names) - 1)] + [(first, len(names) - 1)] * closed
+        places.append(np.random.default_rng(number).normal(size=(3 * len(chain), 3)))
+    atoms = Atoms(
+        name=np.array(names), element=np.array([name[0] for name in names]), residue=np.array(owner),
+        residue_name=np.array([name for name, _ in residues]),
+        residue_id=np.array([str(r + 1) for r in range(len(residues))]),
+        residue_chain=np.array([chain for _, chain in residues]), chain_id=np.array(["A", "B", " "][: len(chains)]),
+        bonds=np.array(sorted(bonds)), bond_order=np.zeros(len(bonds)),
+    )  # fmt: skip
+    return Built(atoms, np.concatenate(places))
+
+
+def test_every_table_has_the_name_of_its_chain():
+    tables = backbone_frames(joined((["ALA", "GLY"], False), (["SER"], False), (["VAL", "TRP"], False)))
+    assert [table.chain for table in tables] == ["A", "B", " "]
+    assert [str(table).splitlines()[0] for table in tables] == [
+        "chain A, ALA 1 to GLY 2: 6 backbone atoms",
+        "chain B, SER 3 to SER 3: 3 backbone atoms",
+        "VAL 4 to TRP 5: 6 backbone atoms",
+    ]
+    assert repr(tables[1]) == "<BackboneTable: chain B, SER 3 to SER 3, 3 rows>"
+    assert tables[2].to_dict()["chain"] == " " and tables[0].to_dict()["chain"] == "A"
+
+
+def test_rings_and_open_chains_come_in_the_order_of_the_file():
+    """A ring of three, an open chain, and another ring; each ring begins at its first residue."""
+    tables = backbone_frames(joined((["ALA"] * 3, True), (["GLY"] * 2, False), (["SER"] * 3, True)))
+    assert [table.atoms.tolist() for table in tables] == [list(range(9)), list(range(9, 15)), list(range(15, 24))]
+    assert [table.roles for table in tables] == [("N", "CA", "C") * n for n in (3, 2, 3)]
+
+
+def test_caps_are_known_by_their_names_where_elements_are_not():
+    residues = [("ACE", ["C", "CH3", "O"]), ("ALA", ["N", "CA", "C"]), ("NME", ["N", "CH3", "H"])]
+    bonds = [(0, 1), (0, 2), (0, 3), (3, 4), (4, 5), (5, 6), (6, 7), (6, 8)]
+    chain = built(residues, np.random.default_rng(0).normal(size=(9, 3)), bonds)
+    bare = Built(replace(chain.atoms, element=np.array([""] * 9)), chain.positions)
+    for structure in (chain, bare):
+        (table,) = backbone_frames(structure)
+        assert table.atoms.tolist() == [1, 0, 3, 4, 5, 6, 7]
+        assert table.roles == ("CA", "C", "N", "CA", "C", "N", "CA")
+        assert table.residues == ("ACE 1", "ACE 1", "ALA 2", "ALA 2", "ALA 2", "NME 3", "NME 3")
+
+
+def test_a_bond_to_a_side_chain_is_no_cap():
+    """The C of a glycine bonded to NZ of a lysine, and a side chain on its N: neither carries the chain on."""
+    residues = [("GLY", ["N", "CA", "C"]), ("LYS", ["N", "CA", "C", "NZ"]), ("XAA", ["N", "CA", "C", "CM"])]
+    bonds = [(0, 1), (1, 2), (3, 4), (4, 5), (4, 6), (2, 6), (7, 8), (8, 9), (8, 10), (3, 10)]
+    tables = backbone_frames(built(residues, np.random.default_rng(0).normal(size=(11, 3)), bonds))
+    assert [table.atoms.tolist() for table in tables] == [[0, 1, 2], [3, 4, 5], [7, 8, 9]]
+
+
+@pytest.mark.parametrize(
+    ("name", "refused"), [("ALA", True), ("HID", True), ("MSE", True), ("XYZ", False), ("ACE", False)]
+)
+def test_amino_acids_by_name_need_their_bonds(name, refused):
+    """N-CA without CA-C; a residue of another name is none, and is passed over."""
+    chain = built([(name, ["N", "CA", "C"]), ("GLY", ["N", "CA", "C"])], zigzag(6), [(0, 1), (3, 4), (4, 5)])
+    if refused:
+        with pytest.raises(
+            StructureError, match=f"residue {name} 1 has atoms N, CA and C but not the bonds N-CA and CA"
+        ):
+            backbone_frames(chain)
+    else:
+        (table,) = backbone_frames(chain)
+        assert table.atoms.tolist() == [3, 4, 5]
+
+
+def test_rows_have_torsions_and_angles_where_all_of_their_atoms_are_there():
+    """Six atoms: torsions in rows 3 to 5, angles in rows 2 to 5; one residue has one angle and no torsion."""
+    (table,) = backbone_frames(backbone_chain(["GLY"] * 2, np.random.default_rng(0).normal(size=(6, 3))))
+    assert np.isnan(table.torsions).tolist() == [True, True, False, False, False, True]
+    assert np.isnan(table.bond_angles).tolist() == [True, False, False, False, False, True]
+    assert table.torsion_names == ("", "", "psi", "omega", "phi", "")
+    (one,) = backbone_frames(backbone_chain(["GLY"], [[0, 0, 0], [0.1, 0, 0], [0.1, 0.1, 0]]))
+    assert np.isnan(one.torsions).all() and np.isnan(one.bond_angles).tolist() == [True, False, True]
+    assert one.alternating().torsion_names == ("", "", "") and np.isnan(one.alternating().torsions).all()
+
+
+def test_torsions_are_between_minus_and_plus_180_degrees():
+    """A planar zigzag has 180 degrees, in this convention and, where it is 0, in the alternating one."""
+    (table,) = backbone_frames(backbone_chain(["GLY"] * 2, zigzag(6)))
+    turned = table.alternating()
+    assert np.degrees(turned.beta[2:-1]) == pytest.approx([0.0] * 3, abs=1e-9)
+    exact = replace(turned, beta=np.zeros(6))
+    assert (
+        np.degrees(exact.torsions[2:-1]).tolist() == [180.0] * 3
+        and np.degrees(exact.alternating().beta).tolist() == [180.0] * 6
+    )
+    many = replace(turned, beta=np.array([0.0, 0.0, -0.5, 1.0, 3.0, 0.0]))
+    assert many.torsions[2:-1] == pytest.approx([np.pi - 0.5, 1.0 - np.pi, 3.0 - np.pi])
+
+
+def test_a_row_of_the_dictionary_and_of_the_text():
+    """Right angles of bonds of 0.1, 0.2 and 0.3 nm; the torsion is 90 degrees. Offsets c are in angstrom in text."""
+    p = [[0, 0, 0], [0.1, 0, 0], [0.1, 0.2, 0], [0.1, 0.2, -0.3], [0.2, 0.2, -0.3], [0.2, 0.3, -0.3]]
+    (table,) = backbone_frames(backbone_chain(["GLY", "ALA"], p))
+    rows = table.to_dict()["rows"]
+    assert [row["k"] for row in rows] == [1, 2, 3, 4, 5, 6] and [row["atom_index"] for row in rows] == list(range(6))
+    third = rows[2]
+    assert (third["residue"], third["atom"], third["torsion"], third["c"]) == ("GLY 1", "C", "psi", 0.0)
+    assert (third["b"], third["gamma"]) == pytest.approx((0.2, np.pi / 2))
+    assert third["beta"] == pytest.approx(plane_dihedral(np.array(p[:4]))) and abs(third["beta"]) == pytest.approx(
+        np.pi / 2
+    )
+    assert np.allclose(table.to_dict()["base"], np.eye(4))
+    moved = replace(table, c=np.full(6, 0.05), beta=np.full(6, -1e-9))
+    line = moved.to_text().splitlines()[4]
+    assert line.split() == ["3", "GLY", "1", "C", "0.00", "2.0000", "0.5000", "90.00", "psi"]

@@ -55,8 +55,8 @@ def gas(n=8, side=3.0, charge=0.0, frequency=1, pressure=100.0):
     return topology, system, np.array(x)
 
 
-def simulate(topology, system, x, kind=ptd.TorsionLangevinIntegrator, h=0.001, seed=1):
-    tree = ptd.build_tree(ptd.Structure.from_openmm(topology, system, x))
+def simulate(topology, system, x, kind=ptd.TorsionLangevinIntegrator, h=0.001, seed=1, soft="phi"):
+    tree = ptd.build_tree(ptd.Structure.from_openmm(topology, system, x), soft)
     integrator = kind(tree, TEMPERATURE, 1.0, h, seed=seed)
     simulation = ptd.TorsionSimulation(topology, system, integrator, "Reference")
     simulation.set_velocities_to_temperature(TEMPERATURE)
@@ -113,6 +113,96 @@ def test_one_move_by_hand(draw):
     assert (barostat.proposed, barostat.accepted) == (2, 1 + (threshold >= 1.0))
 
 
+def test_a_flexible_molecule_counts_once():
+    """Without interactions w = P dV - N kT ln(1 + dV/V), however many soft bonds and angles a molecule has."""
+    simulation = simulate(*gas(pressure=500.0), soft="all")
+    integrator = simulation.integrator
+    mover, barostat = integrator.lend_mover(), integrator.barostat
+    assert integrator.tree.n_molecules == 8 < integrator.tree.n_links
+    change = 0.8 * barostat.volume_step
+    threshold = math.exp(8 * math.log1p(change / 27.0) - 500.0 * BAR * change / KT)
+    assert threshold < 0.95
+    saved, box = mover.save(), box_of(simulation.context)
+    for uniform, expected in ((threshold * 1.001, False), (threshold * 0.999, True)):
+        barostat.rng = Scripted(0.9, uniform)
+        assert barostat.move(mover, simulation.context, -1) is expected
+        scale = (1.0 + expected * change / 27.0) ** (1 / 3)
+        q, position, rotation, momentum = mover.save()
+        assert np.array_equal(q, saved[0]) and np.array_equal(rotation, saved[2])
+        assert np.array_equal(momentum, saved[3]) and momentum.any()
+        assert np.allclose(position, scale * saved[1], rtol=1e-12, atol=0)
+        assert np.allclose(box_of(simulation.context), scale * box, rtol=1e-12, atol=0)
+
+
+def test_the_volume_of_a_box_is_the_product_of_its_sides():
+    """The first step is one hundredth of it, in a rectangular box and in a skewed one."""
+    topology, system, x = gas(frequency=2)
+    for box in (np.diag([3.0, 3.5, 4.0]), np.array([[3.0, 0.0, 0.0], [1.0, 3.5, 0.0], [-1.0, 0.5, 4.0]])):
+        topology.setPeriodicBoxVectors(box)
+        system.setDefaultPeriodicBoxVectors(*box)
+        assert simulate(topology, system, x).integrator.barostat.volume_step == pytest.approx(0.01 * 42.0)
+
+
+def test_a_volume_below_zero_is_rejected_and_counted():
+    simulation = simulate(*gas())
+    mover, barostat, box = (
+        simulation.integrator.lend_mover(),
+        simulation.integrator.barostat,
+        box_of(simulation.context),
+    )
+    barostat.volume_step, barostat.rng, place = 60.0, Scripted(0.2, 0.0), mover.positions()
+    assert barostat.move(mover, simulation.context, -1) is False  # 27 - 36 nm^3
+    assert (barostat.proposed, barostat.accepted) == (1, 0)
+    assert np.array_equal(box_of(simulation.context), box) and np.array_equal(mover.positions(), place)
+
+
+def test_a_volume_without_a_finite_energy_is_rejected():
+    """The field is sqrt(a - x), which is no number as soon as a molecule moves beyond a."""
+    topology, system, x = gas(frequency=100)
+    field = openmm.CustomExternalForce(f"sqrt({x[:, 0].max() + 1e-4}-x)")
+    field.addParticle(int(x[:, 0].argmax()), [])
+    system.addForce(field)
+    simulation = simulate(topology, system, x)
+    mover, barostat, box = (
+        simulation.integrator.lend_mover(),
+        simulation.integrator.barostat,
+        box_of(simulation.context),
+    )
+    barostat.rng = Scripted(1.0, 0.0)
+    assert barostat.move(mover, simulation.context, -1) is False
+    assert np.array_equal(box_of(simulation.context), box) and np.allclose(mover.positions(), x, atol=1e-12)
+
+
+def test_an_error_in_a_move_leaves_box_and_molecules_where_they_were():
+    simulation = simulate(*gas(charge=0.1, side=1.81, frequency=100))
+    context, mover, barostat = simulation.context, simulation.integrator.lend_mover(), simulation.integrator.barostat
+    saved, box = mover.save(), box_of(context)
+    barostat.volume_step, barostat.rng = 0.2 * 1.81**3, Scripted(0.0, 0.0)
+    with pytest.raises(ModelError, match=r"narrower than twice the cutoff \(1\.81 nm wide\)"):
+        barostat.move(mover, context, -1)
+    assert np.array_equal(box_of(context), box) and barostat.proposed == 0
+    assert all(np.array_equal(a, b) for a, b in zip(mover.save(), saved, strict=True))
+
+
+def test_the_seed_is_that_of_the_force_or_else_of_the_integrator():
+    topology, system, x = gas()
+
+    def draw(of_force, of_integrator):
+        system.getForce(2).setRandomNumberSeed(of_force)
+        return simulate(topology, system, x, seed=of_integrator).integrator.barostat.rng.random()
+
+    assert draw(7, 1) == draw(7, 2) == np.random.default_rng(7).random()
+    assert draw(0, 1) == draw(0, 1) and len({draw(0, 1), draw(0, 2), draw(7, 1), draw(8, 1)}) == 4
+    of_steps = np.random.default_rng(np.random.SeedSequence(1)).random()  # the first one that steps draw
+    assert of_steps not in (draw(0, 1), draw(7, 1))
+
+
+def test_a_frequency_of_zero_makes_no_moves():
+    simulation = simulate(*gas(frequency=0))
+    simulation.step(3)
+    assert simulation.integrator.barostat.proposed == 0 and volume_of(simulation.context) == pytest.approx(27.0)
+
+
 def test_energies_are_those_of_the_integrators_force_groups():
     """Without the group of the charges a move costs P dV - N kT ln(1 + dV/V) alone."""
     topology, system, x = gas(charge=1.0, side=2.2)
@@ -134,9 +224,9 @@ def test_the_step_size_is_adapted_as_in_openmm():
     assert first == pytest.approx(0.01 * 27.0)
     for _ in range(9):
         barostat._adapt(True, 27.0)
-    assert barostat.volume_step == first
+    assert barostat.volume_step == first and barostat.state["recent"] == [9, 9]
     barostat._adapt(True, 27.0)
-    assert barostat.volume_step == pytest.approx(1.1 * first)
+    assert barostat.volume_step == pytest.approx(1.1 * first) and barostat.state["recent"] == [0, 0]
     for accepted in [False] * 8 + [True] * 2:
         barostat._adapt(accepted, 27.0)
     assert barostat.volume_step == pytest.approx(first)
@@ -157,8 +247,11 @@ def test_everything_that_a_barostat_knows_is_in_its_state():
     one.rng.random()
     new = other.state
     assert all(one.state[name] != new[name] for name in new)
-    other.state = json.loads(json.dumps(one.state))
-    assert other.state == one.state
+    kept = one.state
+    other.state = json.loads(json.dumps(kept))
+    assert other.state == kept and (other.proposed, other.accepted) == (13, 11)
+    one._adapt(True, 27.0)
+    assert kept == other.state  # not what is counted later
 
 
 @pytest.mark.parametrize(
@@ -210,8 +303,12 @@ def test_moves_come_at_their_frequency_and_runs_continue_exactly(tmp_path):
             assert np.array_equal(a, b)
     plain = openmm.XmlSerializer.clone(system)
     plain.removeForce(plain.getNumForces() - 1)
-    with pytest.raises(CheckpointError, match="has a barostat"):
-        simulate(topology, plain, x).load_checkpoint(tmp_path / "here.npz")
+    still = simulate(topology, plain, x)
+    with pytest.raises(CheckpointError, match=r"here\.npz has a barostat"):
+        still.load_checkpoint(tmp_path / "here.npz")
+    still.save_checkpoint(tmp_path / "still.npz")
+    with pytest.raises(CheckpointError, match=r"still\.npz has no barostat"):
+        again.load_checkpoint(tmp_path / "still.npz")
 
 
 def test_steps_after_a_move_have_the_forces_of_the_new_volume():
@@ -265,6 +362,14 @@ def test_barostats_that_cannot_be_honoured_are_refused():
         tree = ptd.build_tree(ptd.Structure.from_openmm(topology, system, x), base="fixed")
         integrator = ptd.TorsionLangevinIntegrator(tree, 300, 1, 0.001)
         ptd.TorsionSimulation(topology, system, integrator, "Reference")
+    system.getForce(2).setScaleMoleculesAsRigid(False)
+    with pytest.raises(ModelError, match="scales single atoms"):
+        simulate(topology, system, x)
+    system.getForce(2).setScaleMoleculesAsRigid(True)
+    system.addForce(openmm.MonteCarloBarostat(100, TEMPERATURE))
+    with pytest.raises(ModelError, match="two MonteCarloBarostats"):
+        simulate(topology, system, x)
+    system.removeForce(3)
     system.addForce(openmm.MonteCarloAnisotropicBarostat([1, 1, 1], 300))
     with pytest.raises(ModelError, match="MonteCarloAnisotropicBarostat"):
         simulate(topology, system, x)

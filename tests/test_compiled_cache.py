@@ -13,6 +13,7 @@ import pytest
 
 from peptidyn.kernels import compiling, motions
 from peptidyn.kernels.compiling import _hash_sources
+from peptidyn.kernels.lanes import KIND
 
 SCRIPT = """
 import hashlib
@@ -49,8 +50,9 @@ def test_kernels_are_compiled_again_when_a_source_of_theirs_changes(tmp_path):
     copy = tmp_path / "peptidyn"
     shutil.copytree(Path(compiling.__file__).parents[1], copy, ignore=shutil.ignore_patterns("__pycache__"))
     hashed = runpy.run_path(str(copy / "kernels" / "compiling.py"))["_hash_sources"]
-    assert hashed() == before and before in motions.run_range.py_func.__qualname__
-    for name in ("kernels/passes.py", "model/kinematics.py", "core/geometry.py"):
+    assert hashed() == before and motions.run_range.py_func.__qualname__ == f"run_range_{KIND}_{before}"
+    sources = [f"kernels/{p.name}" for p in (copy / "kernels").glob("*.py")]
+    for name in (*sources, "model/kinematics.py", "core/geometry.py"):
         kept = (copy / name).read_text()
         (copy / name).write_text(kept + "\n# changed\n")
         assert hashed() != before

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from random_bodies import make_bodies
 from random_trees import beads, random_state, random_tree
 
 from peptidyn.core.errors import ArgumentError, SolverError
 from peptidyn.model.beads import bead_chain
 from peptidyn.model.build import build_tree
+from peptidyn.model.kinematics import FREE
 from peptidyn.solvers.dense import jacobian, mass_matrix
 from peptidyn.solvers.dynamics import bias_forces, inverse_dynamics, kinetic_energy
 from peptidyn.solvers.protocol import get_solver
@@ -160,3 +162,15 @@ def test_dense_refuses_singular_molecules():
     pair = build_tree(beads([-1, 0], np.random.default_rng(0)), soft="rotor")
     with pytest.raises(SolverError, match="singular"):
         get_solver("dense").log_det(pair, pair.reference)
+
+
+def test_a_rod_without_atoms_has_moments_that_are_zero_but_for_rounding():
+    """The least moment of 1 - u u^T may come out a little below zero; M of a free rod is its inertia and its mass."""
+    for seed in range(20):
+        u = np.random.default_rng(seed).normal(size=3)
+        rod = np.eye(3) - np.outer(u, u) / (u @ u)
+        zero = np.zeros((1, 3))
+        tree = make_bodies([-1], [FREE], zero, zero, [2.0], zero, [rod])
+        M = mass_matrix(tree, tree.reference)
+        assert M[:3, :3] == pytest.approx(rod, abs=1e-14)
+        assert M[3:, 3:] == pytest.approx(2.0 * np.eye(3))

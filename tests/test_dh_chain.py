@@ -295,6 +295,15 @@ def test_coordinates_are_named_and_ordered():
     assert [c.kind for c in chain.tree.coordinates] == ["alpha1", "beta1", "c1", "gamma2", "a2", "b2"]
     assert [c.motion for c in chain.tree.coordinates] == ["torsion", "torsion", "slide", "torsion", "slide", "slide"]
     np.testing.assert_array_equal(chain.tree.coordinate_dof, np.arange(6))
+    assert [c.dof for c in chain.tree.coordinates] == [0, 1, 2, 3, 4, 5]
+    assert [(c.residue, c.residue_id) for c in chain.tree.coordinates] == [(0, "1")] * 3 + [(1, "2")] * 3
+
+
+def test_names_of_soft_coordinates_may_be_separated_by_commas():
+    parts = random_parts(2, np.random.default_rng(3))
+    one, other = ptd.DHChain(**parts, soft="beta, c"), ptd.DHChain(**parts, soft=["c,beta", ("beta", "c")])
+    assert [c.kind for c in one.tree.coordinates] == ["beta1", "c1", "beta2", "c2"]
+    np.testing.assert_array_equal(one.mass_matrix(), other.mass_matrix())
 
 
 @pytest.mark.parametrize("name", [name for name in SOLVERS if get_solver(name).takes_joint_inertia])
@@ -399,8 +408,27 @@ def test_parallel_axes_at_one_joint_are_singular():
 
 
 def test_atoms_are_needed_for_points():
-    with pytest.raises(ptd.PeptidynError):
-        ptd.DHChain(**PUMA).solve(np.ones(6), solver="fixman-points")
+    chain, b = ptd.DHChain(**PUMA), np.ones(6)
+    for call in (
+        lambda: chain.solve(b, solver="fixman-points"),
+        lambda: chain.log_det(solver="fixman-points"),
+        lambda: chain.accelerations(b, b, solver="fixman-points"),
+    ):
+        with pytest.raises(ptd.PeptidynError, match="works on point masses"):
+            call()
+
+
+@pytest.mark.parametrize("size", [1e-6, 1.0, 1e6])
+def test_how_far_an_inertia_may_be_from_symmetric(size):
+    """A part in 1e8 of its largest entry is a mistake, one in 1e10 is rounding, whatever the units."""
+    for part, refused in ((1e-8, True), (1e-10, False)):
+        inertia = size * (np.tile(np.eye(3), (6, 1, 1)) + np.eye(3, k=1) * part)
+        if refused:
+            with pytest.raises(ArgumentError, match="not a symmetric"):
+                ptd.DHChain(**(PUMA | dict(inertia=inertia)))
+        else:
+            M = ptd.DHChain(**(PUMA | dict(inertia=inertia))).mass_matrix()
+            np.testing.assert_array_equal(M, M.T)
 
 
 def test_a_solver_of_the_registry_is_the_same_one():

@@ -8,6 +8,7 @@ from scipy.signal import lfilter
 from scipy.stats import norm
 
 import peptidyn as ptd
+from peptidyn.analysis.distributions import Comparison
 from peptidyn.core.errors import ArgumentError
 from peptidyn.core.statistics import statistical_inefficiency
 
@@ -128,3 +129,47 @@ def test_samples_of_one_cell_each():
     same, other = np.full(50, 0.2), np.full(50, 0.8)
     assert ptd.compare_distributions(same, same, bins=2, limits=(0, 1)).p_value == 1.0
     assert ptd.compare_distributions(same, other, bins=2, limits=(0, 1)).p_value == 0.0
+
+
+def test_cells_may_be_given_in_several_ways():
+    """Edges for one column; one number, one array of edges or one pair of limits for both of two columns."""
+    a = np.tile([0.5, 1.5, 2.5, 2.5], 20)
+    b = np.tile([0.5, 0.5, 1.5, 2.5], 20)
+    for bins, limits in (([0, 1, 2, 3], None), (np.array([0.0, 1.0, 2.0, 3.0]), None), (3, (0, 3)), (3, [(0, 3)])):
+        assert ptd.compare_distributions(a, b, bins=bins, limits=limits).total_variation == pytest.approx(0.25)
+    x, y = np.stack([a, a], axis=1), np.stack([b, b[::-1]], axis=1)
+    shares = [np.histogram2d(*z.T, bins=3, range=[(0, 3), (0, 3)])[0] / 80 for z in (x, y)]
+    wanted = 0.5 * np.abs(shares[0] - shares[1]).sum()
+    edges = np.arange(4.0)
+    for bins, limits in (
+        (3, (0, 3)),
+        (edges, None),
+        ([3, 3], (0, 3)),
+        ((edges, edges), None),
+        ([3, edges], [(0, 3), (9, 9)]),
+    ):
+        assert ptd.compare_distributions(x, y, bins=bins, limits=limits).total_variation == pytest.approx(wanted)
+    with pytest.raises(ArgumentError, match="2 values per frame, 2 bins and 3 limits"):
+        ptd.compare_distributions(x, y, bins=3, limits=[(0, 3)] * 3)
+
+
+def test_values_on_an_edge_belong_to_the_cell_above_it():
+    """But for the last edge, which is inside: 0 and 1 | 2 and 3."""
+    a, b = np.tile([0.0, 1.0, 2.0, 3.0], 30), np.tile([0.5, 1.0, 2.5, 2.0], 30)
+    assert ptd.compare_distributions(a, b, bins=[0, 2, 3]).total_variation == 0.0
+    assert ptd.compare_distributions(a, b, bins=[0, 1, 2, 3]).total_variation == 0.0
+
+
+def test_rare_cells_differ_by_the_share_of_both():
+    """Five frames in each of the rare cells of both samples: together they do not differ, and p counts them once."""
+    a, b = np.where(turns(160, 2), 0.5, 1.5), np.where(turns(160, 2), 0.5, 1.5)
+    a[::32], b[1::32] = 2.5, 3.5
+    found = ptd.compare_distributions(a, b, bins=4, limits=(0, 4))
+    z = 5 / 160 / np.sqrt(2 * 75 / 160 * 85 / 160 / 160)
+    assert found.p_value == pytest.approx(min(1.0, 3 * 2 * norm.sf(z)), rel=1e-6)
+    assert found.total_variation == pytest.approx(0.5 * 4 * 5 / 160)
+
+
+def test_the_text_names_both_samples():
+    text = str(Comparison(0.1234, 0.0456, 0.00123, (80.0, 160.0)))
+    assert text == "total variation 0.123 (0.046 by chance), p = 0.0012, 80 and 160 independent samples"

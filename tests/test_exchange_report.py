@@ -122,6 +122,9 @@ def test_run_of_the_library_that_goes_on(tmp_path):
         assert run.acceptance == pytest.approx(exchange.acceptance, nan_ok=True)
         frames = run.frames(run.places(1))
         assert frames.xyz.shape == (10, 4, 3)
+        small = write_report(folder, tmp_path / "small.html", most_bytes=5 * 4 * 6)
+        assert small == tmp_path / "small.html" and "Every 2nd frame is shown, 5 of 10" in small.read_text()
+        assert "frame is shown" not in text and write_report(folder) == folder / "report.html"
     assert "No residue has a backbone" in text and "helix content" not in text and "butane" in text
     assert run.settings is None and "--resume" not in text
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import extended_precision
@@ -230,7 +231,11 @@ def test_held_coordinates_by_kind_and_by_place():
     keep = np.setdiff1d(np.arange(tree.n_dof), tree.coordinate_dof[chosen])
     np.testing.assert_array_equal(by_kind.dof, keep)
     b = np.random.default_rng(3).normal(size=(len(keep), 2))
+    for hard in ("omega,N-CA-C", set(chosen)):
+        np.testing.assert_array_equal(by_kind.solve(b), SOLVER.constrained(tree, state, hard).solve(b))
     np.testing.assert_array_equal(by_kind.solve(b), by_place.solve(b))
+    one = SOLVER.constrained(tree, state, chosen[1])
+    np.testing.assert_array_equal(one.dof, np.delete(np.arange(tree.n_dof), tree.coordinate_dof[chosen[1]]))
     small = M[np.ix_(keep, keep)]
     assert relative(by_kind.solve(b), np.linalg.solve(small, b)) < 1e-9
     assert by_kind.log_det() == pytest.approx(np.linalg.slogdet(small)[1], abs=1e-9)
@@ -255,8 +260,18 @@ def test_unknown_coordinates_are_refused():
         SOLVER.constrained(tree, tree.reference, "omega")
     with pytest.raises(ArgumentError, match="hard holds 99"):
         SOLVER.constrained(tree, tree.reference, [0, 99])
-    with pytest.raises(ArgumentError, match=r"hard holds 1\.5"):
-        SOLVER.constrained(tree, tree.reference, [1.5])
+    for place in (1.5, -1, tree.n_coordinates):
+        with pytest.raises(ArgumentError, match=re.escape(f"hard holds {place}, expected kinds, or places from 0 to")):
+            SOLVER.constrained(tree, tree.reference, [place])
+
+
+def test_held_coordinates_do_not_hide_what_is_refused_otherwise():
+    tree, other = random_tree("serial", 8, seed=1), random_tree("serial", 9, seed=1)
+    with pytest.raises(ArgumentError, match="another tree"):
+        SOLVER.constrained(tree, other.reference, [0])
+    heavier = tree.with_joint_inertia(np.ones(tree.n_coordinates))
+    with pytest.raises(UnsupportedError, match="no joint inertias"):
+        SOLVER.constrained(heavier, heavier.reference, [0])
 
 
 # ---------------------------------------------------------------------- bodies that are hard to invert
@@ -342,3 +357,58 @@ def test_a_sliding_pair_in_closed_form():
     )  # fmt: skip
     np.testing.assert_allclose(SOLVER.solve(tree, tree.reference, np.eye(2)), np.diag([1 / 5, 1 / 2]), atol=1e-15)
     assert SOLVER.log_det(tree, tree.reference) == pytest.approx(np.log(10.0))
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("held", [(), (0, 3, 4), (1, 2, 6)])
+def test_blocks_of_joints_of_every_make(held, seed):
+    """Several motions at one joint, turning and sliding, skew to each other: their coordinates are not those of D-H."""
+    tree = random_bodies((FREE, FIXED, POINT), 5, seed=seed)
+    assert (tree.link_mass == 0).any()
+    state = random_pose(tree, np.random.default_rng(seed))
+    keep = np.setdiff1d(np.arange(tree.n_dof), tree.coordinate_dof[list(held)])
+    M = mass_matrix(tree, state)[np.ix_(keep, keep)]
+    H = h_blocks(tree, state, hard=held)
+    assert relative(H.H11 - H.H12 @ np.linalg.solve(H.H22, H.H12.T), np.linalg.inv(M)) < 1e-8
+    log_det = H.log_det_G + np.linalg.slogdet(H.H22)[1]
+    assert log_det == pytest.approx(np.linalg.slogdet(M)[1], abs=1e-9)
+    factor = SOLVER.constrained(tree, state, held)
+    assert factor.log_det() == pytest.approx(log_det, abs=1e-9)
+    b = np.random.default_rng(seed).normal(size=(len(keep), 2))
+    assert relative(factor.solve(b), np.linalg.solve(M, b)) < 1e-8
+    # hard coordinates stand at the link with the mass; six less the soft ones that are left
+    expected = []
+    for l in range(tree.n_links):
+        if tree.parent[l] >= 0 and tree.link_mass[l] > 0:
+            joint = [l]
+            while tree.link_mass[tree.parent[joint[-1]]] == 0 and tree.parent[tree.parent[joint[-1]]] >= 0:
+                joint.append(int(tree.parent[joint[-1]]))
+            expected += [l] * (6 - sum(tree.coordinate[k] not in held for k in joint))
+    assert H.hard_link.tolist() == expected
+
+
+@pytest.mark.parametrize("root", [FREE, FIXED])
+@pytest.mark.parametrize("k", [3, 4, 5, 6])
+def test_joints_of_up_to_six_coordinates(k, root):
+    """Three bodies, turning and sliding against each other in k ways; then with all but one of each joint held."""
+    rng = np.random.default_rng(10 + k)
+    n, heavy = 1 + 2 * k, np.arange(1 + 2 * k) % k == 0
+    axis = rng.normal(size=(n, 3))
+    points = rng.normal(size=(n, 5, 3))
+    inertia = np.einsum("lai,lai->l", points, points)[:, None, None] * np.eye(3) - points.transpose(0, 2, 1) @ points
+    tree = make_bodies(
+        np.arange(n) - 1, [root, *2 * [REVOLUTE, PRISMATIC, REVOLUTE, PRISMATIC, REVOLUTE, PRISMATIC][:k]],
+        axis / np.linalg.norm(axis, axis=1)[:, None] * (np.arange(n) > 0)[:, None], 0.3 * rng.normal(size=(n, 3)),
+        np.where(heavy, rng.uniform(1, 5, n), 0.0), rng.normal(size=(n, 3)) * heavy[:, None],
+        inertia * heavy[:, None, None],
+    )  # fmt: skip
+    state = random_pose(tree, rng)
+    check(tree, state)
+    H = h_blocks(tree, state)
+    assert len(H.H22) == 2 * (6 - k)
+    held = [i for i in range(2 * k) if i not in (1, k)]
+    keep = np.setdiff1d(np.arange(tree.n_dof), tree.coordinate_dof[held])
+    M = mass_matrix(tree, state)[np.ix_(keep, keep)]
+    factor, b = SOLVER.constrained(tree, state, held), rng.normal(size=(len(keep), 2))
+    assert relative(factor.solve(b), np.linalg.solve(M, b)) < 1e-9
+    assert factor.log_det() == pytest.approx(np.linalg.slogdet(M)[1], abs=1e-10)

@@ -30,6 +30,20 @@ def test_map_errors():
         ptd.fixman_map(ptd.build_tree(load(DATA / "ala3.pdb"), "psi"), 3)
 
 
+def test_a_map_has_two_points_per_axis_at_least():
+    tree = ptd.build_tree(load(DATA / "ala1.pdb"), "phi psi")
+    with pytest.raises(ArgumentError, match="points is 1, expected at least 2"):
+        ptd.fixman_map(tree, "2", points=1)
+    chart = ptd.fixman_map(tree, "2", chain="A", points=2)
+    assert chart.phi.tolist() == chart.psi.tolist() == [-180.0, 0.0] and chart.residue == "chain A, residue ALA 2"
+    assert chart.range == chart.energy.max() == max(row[2] for row in chart.rows()) > 0.0
+
+
+def test_the_range_is_that_of_the_whole_map():
+    chart = FixmanMap(np.array([-180.0, 0.0]), np.array([-180.0, 0.0]), np.array([[1.0, 2.0], [4.0, 8.5]]), "ALA 2")
+    assert chart.range == 7.5
+
+
 def test_values_between_grid_points_and_beyond_the_edge():
     """U = 2 phi / 90 + 30 psi / 90 over four points per axis: bilinear, phi first, periodic."""
     grid = np.array([-180.0, -90.0, 0.0, 90.0])
@@ -67,5 +81,9 @@ def test_a_residue_is_found_by_its_number_and_chain():
     tree = SimpleNamespace(coordinates=coordinates, atoms=SimpleNamespace(residue_label=lambda r: f"label {r}"))
     assert _backbone_pair(tree, "2", "A") == (2, 0, "label 1") and _backbone_pair(tree, "2", "B") == (5, 6, "label 4")
     assert _backbone_pair(tree, "3", None) == (3, 4, "label 2")
-    with pytest.raises(ArgumentError, match="several chains have a residue 2"):
+    with pytest.raises(ArgumentError, match=r"residue 3 of chain B, but only psi is soft"):
+        _backbone_pair(tree, "3", "B")
+    with pytest.raises(ArgumentError, match=r"residue 2 of chain C, but it is not there, or neither is soft"):
+        _backbone_pair(tree, "2", "C")
+    with pytest.raises(ArgumentError, match=r"several chains have a residue 2 \(A, B \)"):
         _backbone_pair(tree, "2", None)

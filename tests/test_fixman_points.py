@@ -347,6 +347,22 @@ def test_fill_does_not_grow_with_the_joints_of_one_atom():
     assert many < 4.5 * few
 
 
+def test_a_place_is_used_again_only_when_no_front_reads_it_any_more(tree):
+    """What a front is made of lies elsewhere than its own matrix."""
+    fronts = make_plan(tree).fronts
+    size = 9 * np.diff(fronts.atom_at) ** 2
+    begin, end = fronts.matrix_at, fronts.matrix_at + size
+    assert end.max() <= fronts.store
+    last_read = np.arange(len(size))  # a front's own blocks, then the front that takes its atoms over
+    for f in range(len(size)):
+        sources = fronts.source[fronts.atom_at[f] : fronts.atom_at[f + 1]]
+        last_read[sources[sources >= 0]] = f
+        assert (sources < f).all()
+    for f in range(len(size)):
+        for g in range(f + 1, last_read[f] + 1):
+            assert end[f] <= begin[g] or end[g] <= begin[f]
+
+
 def test_plans_are_kept_while_their_trees_live():
     solver = FixmanPointsSolver()
     chain = bead_chain(10, 0.15, 1.9, 12.0)
@@ -364,6 +380,20 @@ def test_factors_do_not_share_memory():
     before = factor.solve(np.ones((13, 1)))
     SOLVER.factor(chain, other)
     assert np.array_equal(factor.solve(np.ones((13, 1))), before)
+
+
+def test_refinement_gives_back_digits_where_forces_are_large():
+    """Forces M x that move a chain as a whole are large; their parts on single atoms almost cancel."""
+    tree = random_tree("serial", 60, seed=0)
+    state, rng = random_state(tree, np.random.default_rng(0)), np.random.default_rng(1)
+    M = extended_precision.mass_matrix(tree, state)
+    b = (M @ rng.normal(size=(tree.n_dof, 2))).astype(float)
+    expected = extended_precision.solve(M, b)[0]
+    factor = SOLVER.factor(tree, state)
+    plain, refined = (relative(factor.solve(b, refinements=n), expected) for n in (0, 1))
+    assert refined < 0.5 * plain
+    assert np.array_equal(factor.solve(b), factor.solve(b, refinements=1))
+    assert np.array_equal(SOLVER.solve(tree, state, b), factor.solve(b))
 
 
 # ---------------------------------------------------------------------- what has no answer
@@ -415,6 +445,42 @@ def test_massless_links_that_branch_are_refused():
     )  # fmt: skip
     with pytest.raises(UnsupportedError, match="link 2 has no atoms and carries several joints"):
         SOLVER.log_det(branching, branching.reference)
+
+
+def test_links_without_atoms_at_a_tip_are_singular():
+    tree = random_tree("serial", 8, seed=0)
+    last = tree.n_links - 1
+    kept = (tree.share_link != last) & (tree.atom_link[tree.share_atom] != last)
+    bare = replace(
+        tree, share_link=tree.share_link[kept], share_atom=tree.share_atom[kept], share_weight=tree.share_weight[kept]
+    )
+    with pytest.raises(SolverError, match="singular at the"):
+        make_plan(bare)
+
+
+def test_atoms_that_a_fixed_base_holds_do_not_count():
+    """Neither in ln det G, nor as columns of rows, nor as atoms that could move."""
+    tree = random_tree("branched", 20, seed=3, base="fixed")
+    held = np.unique(tree.share_atom[tree.share_link == 0])  # with those on the axes of joints
+    plan = make_plan(tree)
+    assert not plan.mobility[held].any() and len(held) > 1
+    moving = np.setdiff1d(np.arange(tree.n_atoms), held)
+    assert plan.mobility[moving] == pytest.approx(1 / tree.masses[moving])
+    assert not np.isin(plan.blocks.column, held).any() and not np.isin(plan.fronts.atom, held).any()
+    assert plan.blocks.n_soft.sum() == tree.n_dof and (plan.blocks.n_soft + plan.blocks.n_hard).sum() == 3 * len(moving)
+
+
+def test_hard_rows_of_a_torsion_touch_two_atoms_of_the_frame():
+    """The third says where the torsion begins, which is soft; at an opened angle it counts for the hard rows too."""
+    plan = make_plan(bead_chain(8, 0.15, 1.9, 12.0))
+    torsions = np.flatnonzero(plan.blocks.n_soft == 1)
+    assert len(torsions) == 5 and (np.diff(plan.blocks.column_at)[torsions] == 4).all()
+    assert (plan.blocks.n_hard_columns[torsions] == 3).all() and (plan.blocks.n_hard[torsions] == 2).all()
+    plan = make_plan(TREES["angles alone"])
+    bends = np.flatnonzero(plan.blocks.n_soft == 1)
+    columns = np.diff(plan.blocks.column_at)[bends]
+    assert len(bends) > 5 and np.array_equal(columns, plan.blocks.n_own[bends] + 3)
+    assert np.array_equal(plan.blocks.n_hard_columns[bends], columns)
 
 
 # ---------------------------------------------------------------------- the planar arm
@@ -509,6 +575,11 @@ def test_printed_rows_and_order_of_the_planar_arm_fail():
 def test_planar_arm_refuses_bad_input():
     with pytest.raises(ArgumentError, match=r"shapes \(2,\), \(3,\) and \(2,\)"):
         PlanarArm([1, 1], [1, 1, 1], [0, 0])
+    with pytest.raises(ArgumentError, match=r"shapes \(2,\), \(2,\) and \(3,\)"):
+        PlanarArm([1, 1], [1, 1], [0, 0, 0])
+    for empty in ([], [[1.0]], 1.0):
+        with pytest.raises(ArgumentError, match="at least one"):
+            PlanarArm(empty, empty, empty)
     with pytest.raises(ArgumentError, match="lengths holds -1, expected positive"):
         PlanarArm([1, -1], [1, 1], [0, 0])
     with pytest.raises(ArgumentError, match="masses holds 0, expected positive"):

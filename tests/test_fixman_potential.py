@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import pickle
 from typing import ClassVar
 
 import butane
 import numpy as np
 import pytest
+from named_molecules import molecule
 from openmm import unit
-from random_trees import random_state, random_tree
+from random_trees import beads, random_state, random_tree
 from real_structures import DATA, VILLIN_IN_WATER, all_paths, load
 from scipy.integrate import quad
 
@@ -255,3 +257,67 @@ def test_a_straight_angle_is_refused():
     tree = trimer()
     with pytest.raises(SolverError):
         ptd.FixmanPotential(tree, 300).energies([[np.pi]])
+
+
+@pytest.mark.parametrize("several", [False, True], ids=["one", "several"])
+@pytest.mark.parametrize(
+    ("motion", "value", "phrase"),
+    [
+        ("bend", 5e-8, "is 0 or 180 degrees"),
+        ("bend", np.pi - 5e-8, "is 0 or 180 degrees"),
+        ("stretch", 0.0, "has no positive length"),
+        ("stretch", -0.15, "has no positive length"),
+    ],
+)
+def test_a_coordinate_that_has_no_metric_is_named(motion, value, phrase, several):
+    """The second angle or bond of a chain, in the last of a few states; joint inertias keep the mass matrix regular."""
+    tree = ptd.build_tree(beads([-1, 0, 1, 2, 3], np.random.default_rng(0)), "all")
+    tree = tree.with_joint_inertia(np.full(tree.n_coordinates, 0.1))
+    place = int({"bend": tree.bend_index, "stretch": tree.stretch_index}[motion][1])
+    q = np.tile(tree.q_reference, (3, 1))
+    q[2, place] = value
+    potential = ptd.FixmanPotential(tree, 300)
+    with pytest.raises(SolverError) as error:
+        potential.log_metric(q if several else q[2:])
+    assert str(error.value) == f"{tree.coordinates[place]} {phrase}, where the metric is singular"
+    assert np.isfinite(potential.log_metric(q[:2])).all()
+    for bad in (np.nan, np.inf):
+        q[2, place] = bad
+        with pytest.raises(ArgumentError, match="not finite"):
+            potential.energies(q)
+
+
+def test_a_potential_comes_back_from_another_process():
+    tree = ptd.bead_chain(5, 0.15, 1.9, [12.0, 3.0, 7.0, 5.0, 9.0], torsion=[1.0, 2.0])
+    potential = ptd.FixmanPotential(tree, 350.0)
+    again = pickle.loads(pickle.dumps(potential))
+    assert again.temperature == 350.0 and again.kT == potential.kT == pytest.approx(0.00831446 * 350.0, rel=1e-5)
+    assert again.energy(again.tree.reference) == potential.energy(tree.reference)
+
+
+def test_molecules_that_are_all_rigid_have_a_constant_potential():
+    """Two rows of three and an ion: ln det M from the dense matrix, for any number of states; no torque."""
+    tree = ptd.build_tree(beads([-1, 0, 1, -1, 3, 4, -1], np.random.default_rng(0)), "none")
+    potential = ptd.FixmanPotential(tree, 300)
+    log_det = np.linalg.slogdet(ptd.mass_matrix(tree, tree.reference))[1]
+    for n in (1, 3):
+        assert potential.log_metric(np.empty((n, 0))) == pytest.approx([log_det] * n, rel=1e-12)
+        energies, torques = potential.energies_and_torques(np.empty((n, 0)))
+        assert energies == pytest.approx([0.5 * potential.kT * log_det] * n) and torques.shape == (n, 0)
+    energy, torque = potential.energy_and_torque(tree.reference)
+    assert energy == pytest.approx(0.5 * potential.kT * log_det) and torque.tolist() == [0.0] * 15
+
+
+def test_a_singular_molecule_is_named_among_others():
+    """Behind a rigid molecule and ions, a chain whose last angle is straight."""
+    ions = 9
+    names = " ".join(f"C{i}" for i in range(3 + ions + 4))
+    parents = [-1, 0, 1, *[-1] * ions, -1, *range(3 + ions, 6 + ions)]
+    structure = molecule(parents, names, [0] * 3 + [1] * ions + [2] * 4, ["ONE", "TWO", "XYZ"])
+    tree = ptd.build_tree(structure, "rotor bends bonds")
+    q = np.tile(tree.q_reference, (2, 1))
+    q[1, tree.bend_index[-1]] = np.pi
+    for states in (q, q[1:]):
+        with pytest.raises(SolverError, match=r"XYZ 3") as error:
+            ptd.FixmanPotential(tree, 300).log_metric(states)
+        assert "singular" in str(error.value)

@@ -8,11 +8,13 @@ from typing import Any
 import numpy as np
 import openmm
 import pytest
+from random_trees import random_state
 
 import peptidyn as ptd
 from peptidyn.core.errors import StepError
 from peptidyn.engine import force_server
 from peptidyn.engine.force_server import ForceServer, can_serve
+from peptidyn.integrators.mover import Mover
 from peptidyn.kernels.foreign import ask_forces
 from peptidyn.kernels.lanes import KIND
 from peptidyn.sampling.moves import TorsionalLangevin
@@ -97,6 +99,29 @@ def test_drifts_that_fell_back_are_counted(alanine, monkeypatch):
     assert integrator.drift_fallbacks == before + 2
 
 
+def test_steps_whose_drift_fell_back_are_counted_one_by_one(monkeypatch):
+    """Five beads without forces at 25 times thermal speed: more than three of thirty steps need Anderson's method."""
+    monkeypatch.setattr("peptidyn.engine.torsion_integrator.CYCLES", 11)
+    tree = ptd.bead_chain(5, 0.15, 1.9, [12.0, 3.0, 7.0, 1.0, 5.0], torsion=[1.0, 2.0]).with_joint_inertia([0.05, 0.1])
+    rng, system, counts = np.random.default_rng(15), openmm.System(), []
+    for mass in tree.masses:
+        system.addParticle(mass)
+    mover = Mover(tree, random_state(tree, rng))
+    mover.thermalise(0.0, 25.0**2 * 2.5, rng)
+    for served in (True, False):
+        integrator = ptd.TorsionVerletIntegrator(tree, 0.004)
+        context = openmm.Context(system, integrator, PLATFORM)
+        integrator.bind(context)
+        integrator.set_motion(mover.state, mover.momentum)
+        assert integrator._server is not None
+        if not served:
+            integrator._server = None
+        integrator.step(30)
+        assert context.getStepCount() == 30
+        counts.append(integrator.drift_fallbacks)
+    assert counts[0] == counts[1] and 3 < counts[0] < 30
+
+
 def test_force_groups_count(alanine):
     for force in alanine[1].getForces():
         force.setForceGroup(2 if isinstance(force, openmm.NonbondedForce) else 1)
@@ -175,10 +200,14 @@ def test_atoms_that_are_nowhere_are_not_asked_about(alanine):
     context = openmm.Context(system, openmm.VerletIntegrator(0.001), openmm.Platform.getPlatformByName("CPU"))
     context.setPositions(tree.positions(tree.reference))
     server, force = ForceServer(context), np.empty((tree.n_atoms, 3))
-    for bad in (np.nan, np.inf, -1e30):
-        x = tree.positions(tree.reference)
-        x[3, 1] = bad
-        assert not ask_forces(server.calls, x, force)
+    for bad in (np.nan, np.inf, -1e30, 1.1e6, -1.1e6):
+        for place in ((3, 1), (0, 0), (-1, 2)):
+            x = tree.positions(tree.reference)
+            x[place] = bad
+            assert not ask_forces(server.calls, x, force)
+    far = tree.positions(tree.reference) + 9e3  # a molecule that has drifted far away is none of these
+    assert ask_forces(server.calls, far, force) and np.abs(force).max() > 1.0
+    x = tree.positions(tree.reference)
     x[3, 1] = x[4, 1]
     x[3] = x[4]  # two atoms in one place
     assert not ask_forces(server.calls, x, force) or np.isfinite(force).all()

@@ -15,9 +15,11 @@ from structure_files import the_note, write
 
 import peptidyn as ptd
 from peptidyn.cli import main
+from peptidyn.core.atoms import Atoms
 from peptidyn.core.errors import StructureError
 from peptidyn.core.periodic import join_pieces
 from peptidyn.core.units import plain_array
+from peptidyn.io.images import join_images
 from peptidyn.runs.preparation import prepare_structure
 from peptidyn.runs.settings import RunSettings
 
@@ -227,3 +229,100 @@ def test_a_system_without_bonds_says_so():
         system.addParticle(mass)
     with pytest.raises(StructureError, match="neither the Topology nor the System has any bond"):
         ptd.Structure.from_openmm(bare(peptide.topology), system, peptide.positions)
+
+
+# ---------------------------------------------------------------------------- residues by hand
+
+
+def backbone(numbers, chains=None, spacing=0.4):
+    """Residues of N, CA and C along x, 0.15 nm from atom to atom, with these numbers, as atoms and positions."""
+    chains = chains or [0] * len(numbers)
+    n = len(numbers)
+    atoms = Atoms(
+        name=np.array(["N", "CA", "C"] * n), element=np.array(["N", "C", "C"] * n), residue=np.repeat(np.arange(n), 3),
+        residue_name=np.array(["ALA"] * n), residue_id=np.array(numbers, dtype=str), residue_chain=np.array(chains),
+        chain_id=np.array(["A", "B"]), bonds=np.array([[3 * r + k, 3 * r + k + 1] for r in range(n) for k in (0, 1)]),
+        bond_order=np.ones(2 * n),
+    )  # fmt: skip
+    x = np.zeros((3 * n, 3))
+    x[:, 0] = [spacing * r + 0.15 * k for r in range(n) for k in range(3)]
+    return atoms, x
+
+
+@pytest.mark.parametrize(
+    ("numbers", "chains", "refused"),
+    [
+        (["1", "2", "3"], [0, 0, 0], True),
+        (["-2", "-1", "0"], [0, 0, 0], True),
+        (["1", "2", "4"], [0, 0, 0], False),  # residue 3 is missing, and leaves a gap
+        (["1", "3", "2"], [0, 0, 0], False),
+        (["1", "2", "2A"], [0, 0, 0], False),
+        (["1", "2", "2"], [0, 0, 0], False),
+        (["1", "2", "3"], [0, 0, 1], False),
+        (["1", "2", "?"], [0, 0, 0], False),
+    ],
+)
+@pytest.mark.parametrize("axis", [0, 1, 2])
+def test_a_wall_between_residues_is_known_by_their_numbers(numbers, chains, refused, axis):
+    """C of the second residue and N of the third are 0.25 and, along one axis, 1.6 nm apart."""
+    atoms, x = backbone(numbers, chains)
+    x[6:, axis] += 1.6 - 0.1 * (axis == 0)
+    if refused:
+        with pytest.raises(StructureError) as caught:
+            join_images(atoms, x, None, "file", {})
+        said = str(caught.value)
+        assert said.startswith(f"file: the bond between chain A, residue ALA {numbers[1]}, atom C and chain A, residue")
+        assert f"ALA {numbers[2]}, atom N would be 1.6" in said and "end the chain there by TER" in said
+    else:
+        assert join_images(atoms, x, None, "file", {})[0] is x
+    assert join_images(atoms, x, None, "file")[0] is x  # bonds that are settled are not doubted
+    box = np.diag([9.0, 9.0, 9.0]) * unit.nanometer
+    assert join_images(atoms, x, box, "file", {})[0] is x  # with a box there are images to look in
+
+
+def test_how_far_neighbours_may_be_apart():
+    for distance, refused in ((1.45, False), (1.55, True)):
+        atoms, x = backbone(["7", "8"], spacing=0.3 + distance)
+        if refused:
+            with pytest.raises(StructureError, match=r"would be 1\.55 nm long"):
+                join_images(atoms, x, None, "file", {})
+        else:
+            assert join_images(atoms, x, None, "file", {}) == (x, [])
+    atoms, x = backbone(["7", "8"], spacing=3.0)
+    nameless = Atoms(**{**vars(atoms), "name": np.array(["N", "CA", "C", "CA", "CB", "C"])})
+    assert join_images(nameless, x, None, "file", {})[0] is x  # there is no N that could be bonded
+
+
+def test_the_longest_bond_is_named_and_moved_atoms_are_counted():
+    """Bonds of 0.48 nm pass; of two longer ones the longest is named. In a box of 2 nm both are put together."""
+    atoms, x = backbone(["1", "2", "3"])
+    x[2, 1] += 0.45
+    assert join_images(atoms, x, None, "file") == (x, [])
+    x[5, 2] += 1.9
+    x[8, 2] += 2.1
+    with pytest.raises(
+        StructureError, match=r"residue ALA 3, atom CA and .*ALA 3, atom C would be 2\.11 nm long, as in"
+    ):
+        join_images(atoms, x, None, "file")
+    box = np.diag([2.0, 2.0, 2.0]) * unit.nanometer
+    whole, (note,) = join_images(atoms, x, box, "file")
+    expected = x.copy()
+    expected[[5, 8], 2] -= 2.0
+    assert whole == pytest.approx(expected) and note.kind == "box"
+    assert note.text == "2 atoms moved to another periodic image, so that molecules are whole"
+    with pytest.raises(
+        StructureError, match=r"would be 2\.11 nm long, and no periodic image of the box makes it shorter"
+    ):
+        join_images(atoms, x, 3 * box, "file")
+
+
+def test_bonds_that_are_not_settled_count_within_residues_only():
+    """A recorded bond between residues may be missing in the end; one within a residue may not."""
+    atoms, x = backbone(["1", "5"], spacing=4.0)
+    between = Atoms(**{**vars(atoms), "bonds": np.array([[0, 1], [1, 2], [2, 3], [3, 4], [4, 5]])})
+    assert join_images(between, x, None, "file", {})[0] is x
+    with pytest.raises(StructureError, match=r"ALA 1, atom C and .*ALA 5, atom N would be 3\.70 nm long"):
+        join_images(between, x, None, "file")
+    x[4] += 4.0
+    with pytest.raises(StructureError, match=r"ALA 5, atom (N|CA) and .*ALA 5, atom (CA|C) would be"):
+        join_images(between, x, None, "file", {})

@@ -71,6 +71,32 @@ def test_a_handler_that_does_not_raise_is_called_once(handled):
     assert len(handled) == 2
 
 
+def test_both_signals_wait_and_keep_their_order(handled):
+    """SIGINT, sent inside, and SIGTERM; each handler is called once, with its number and a frame."""
+    met = []
+    before = signal.signal(signal.SIGTERM, lambda *given: met.append(given))
+    try:
+        signal.signal(signal.SIGINT, lambda *given: (met.append(given), signal.raise_signal(signal.SIGTERM)))
+        assert make_function()(1.0) == 4.0
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert [number for number, _ in met] == [signal.SIGINT, signal.SIGTERM]
+    assert all(hasattr(frame, "f_code") for _, frame in met)
+
+
+def test_a_request_to_end_waits_for_the_end_of_a_pass(monkeypatch):
+    """SIGTERM, by which queues end their jobs, in the middle of a pass."""
+    SEEN.clear()
+    numbers = []
+    before = signal.signal(signal.SIGTERM, lambda number, frame: numbers.append((number, list(SEEN))))
+    monkeypatch.setattr(signal, "SIGINT", signal.SIGTERM)  # what `make_function` sends
+    try:
+        assert make_function()(1.0) == 4.0
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert numbers == [(signal.SIGTERM, ["before", "after"])]
+
+
 def test_signals_that_python_does_not_handle_are_left_alone(handled):
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     assert make_function()(1.0) == 4.0

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from openmm import unit
 from random_trees import beads, random_state
 from scipy.spatial.transform import Rotation
 
@@ -143,6 +144,49 @@ def test_a_bead_chain_is_as_it_was_asked_for():
         bead_chain(5, 0.15, 1.9, torsion=[1.0, 2.0, 3.0])
 
 
+def test_beads_have_their_masses_and_their_base():
+    """One mass for all or one for each; torsions are 180 degrees unless given; lengths and angles may have units."""
+    chain = bead_chain(4, 0.15, 1.9, [1.0, 2.0, 3.0, 4.0], base="fixed")
+    assert chain.masses.tolist() == [1.0, 2.0, 3.0, 4.0] and chain.base == "fixed" and chain.n_dof == 1
+    assert abs(chain.reference.torsions[0]) == pytest.approx(np.pi, abs=1e-12)
+    assert bead_chain(3, 0.15, 1.9).masses.tolist() == [1.0] * 3 and bead_chain(3, 0.15, 1.9).n_torsions == 0
+    assert bead_chain(3, 0.15, 1.9, [5.0]).masses.tolist() == [5.0] * 3 and bead_chain(3, 0.15, 1.9).base == "free"
+    given = bead_chain(
+        np.int64(5), 1.5 * unit.angstrom, 110.0 * unit.degrees, 12.0 * unit.dalton, torsion=[60.0, 90.0] * unit.degrees
+    )
+    assert given.positions(given.reference)[1] == pytest.approx([0.15, 0.0, 0.0], abs=1e-15)
+    assert np.rad2deg(given.reference.torsions) == pytest.approx([60.0, 90.0]) and given.masses.tolist() == [12.0] * 5
+    equal = bead_chain(5, 0.15, 1.9, torsion=1.0)
+    assert equal.reference.torsions == pytest.approx([1.0, 1.0]) and equal.atoms.name.tolist() == [
+        "B1",
+        "B2",
+        "B3",
+        "B4",
+        "B5",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "phrase"),
+    [
+        ((2, 0.15, 1.9), "n is 2, expected a whole number of at least 3"),
+        ((3.5, 0.15, 1.9), "n is 3.5, expected a whole number"),
+        ((4, 0.0, 1.9), "bond_length is 0 nm, expected a positive length"),
+        ((4, -0.1, 1.9), "bond_length is -0.1 nm"),
+        ((4, np.nan, 1.9), "bond_length is nan nm"),
+        ((4, 0.15, 0.0), "bond_angle is 0 rad, expected a value between 0 and pi"),
+        ((4, 0.15, np.pi), "bond_angle is 3.14159 rad"),
+        ((4, 0.15, 110.0), r"give degrees as np.deg2rad\(110\)"),
+        ((4, 0.15, np.nan), "bond_angle is nan rad"),
+        ((4, 0.15, 1.9, [1.0, 2.0]), "masses has 2 entries, expected 1 or 4"),
+        ((4, 0.15, 1.9, [1.0] * 5), "masses has 5 entries, expected 1 or 4"),
+    ],
+)
+def test_beads_that_make_no_chain_are_refused(arguments, phrase):
+    with pytest.raises(ArgumentError, match=phrase):
+        bead_chain(*arguments)
+
+
 def test_a_straight_angle_has_no_axis():
     """A bend that a new geometry straightens, but for what rounding leaves."""
     tree = build_tree(beads([-1, 0, 1], np.random.default_rng(1)), soft="all")
@@ -172,3 +216,66 @@ def test_the_state_of_a_molecule_that_was_moved_as_a_whole():
     state = tree.state(x)
     assert np.abs(tree.positions(state) - x).max() < 1e-12
     assert np.abs(state.base_position - (tree.reference.base_position @ turn.T + [0.4, -0.2, 1.5])).max() < 1e-12
+
+
+def test_axes_and_origins_of_joints():
+    """A torsion turns about a -> b through b, a bond stretches from b, an angle a-b-c opens about (a-b) x (c-b) at b.
+
+    The atoms are at (1, 0, 0), (0, 0, 0), (0, 2, 0) and (0, 2, 3), in tenths of a nm; the tree begins at the second.
+    """
+    row = beads([-1, 0, 1, 2], np.random.default_rng(0))
+    x = 0.1 * np.array([[1.0, 0.0, 0.0], [0.0, 0.0, 0.0], [0.0, 2.0, 0.0], [0.0, 2.0, 3.0]])
+    tree = build_tree(replace(row, positions=x, masses=np.array([1.0, 2.0, 3.0, 4.0])), "all")
+    rows = [(c.motion, c.atoms) for c in tree.coordinates]
+    assert rows == [
+        ("bend", (2, 1, 0)), ("stretch", (1, 0)), ("stretch", (1, 2)), ("torsion", (0, 1, 2, 3)), ("bend", (1, 2, 3)),
+        ("stretch", (2, 3)),
+    ]  # fmt: skip
+    expected = [
+        ((0.0, 0.0, -1.0), x[1]), ((1.0, 0.0, 0.0), x[0]), ((0.0, 1.0, 0.0), x[2]), ((0.0, 1.0, 0.0), x[2]),
+        ((-1.0, 0.0, 0.0), x[2]), ((0.0, 0.0, 1.0), x[3]),
+    ]  # fmt: skip
+    assert tree.axis[1:] == pytest.approx(np.array([axis for axis, _ in expected]), abs=1e-15)
+    assert tree.origin[1:] == pytest.approx(np.array([origin for _, origin in expected]), abs=1e-15)
+    assert tree.axis[0].tolist() == [0.0, 0.0, 0.0] and tree.origin[0].tolist() == [0.0, 0.0, 0.0]
+    right = np.pi / 2
+    assert tree.q_reference == pytest.approx([right, 0.1, 0.2, dihedral(*x), right, 0.3]) and dihedral(
+        *x
+    ) == pytest.approx(-right)
+    assert tree.link_mass.tolist() == [2.0, 0.0, 1.0, 0.0, 3.0, 0.0, 4.0]
+    assert not tree.link_com[[1, 3, 5]].any() and not tree.link_inertia[[1, 3, 5]].any()
+    # every coordinate is opened by a little: which atoms move, and where to
+    moves = {
+        0: {0: (0.0, -0.1, 0.0)}, 1: {0: (1.0, 0.0, 0.0)}, 2: {2: (0.0, 1.0, 0.0), 3: (0.0, 1.0, 0.0)},
+        3: {3: (0.3, 0.0, 0.0)}, 4: {3: (0.0, 0.3, 0.0)}, 5: {3: (0.0, 0.0, 1.0)},
+    }  # fmt: skip
+    for k, moved in moves.items():
+        v = np.zeros(tree.n_dof)
+        v[tree.coordinate_dof[k]] = 1.0
+        slopes = np.zeros((4, 3))
+        for a, slope in moved.items():
+            slopes[a] = slope
+        assert tree.velocities(tree.reference, v) == pytest.approx(slopes, abs=1e-14), rows[k]
+
+
+def test_a_snapshot_of_links_is_that_of_its_state():
+    """Poses, axes, centres and inertias of links of a moved chain: each is that of the atoms it carries."""
+    tree = build_tree(beads([-1, 0, 1, 2, 3, 2, -1], np.random.default_rng(3)), soft="all")
+    state = random_state(tree, np.random.default_rng(0))
+    links, x = tree.links(state), tree.positions(state)
+    R, p = tree.poses(state)
+    assert np.array_equal(links.R, R) and np.array_equal(links.p, p) and np.array_equal(links.mass, tree.link_mass)
+    assert np.abs(np.einsum("lij,lkj->lik", R, R) - np.eye(3)).max() < 1e-12
+    for l in range(tree.n_links):
+        own = tree.atom_link == l
+        assert np.abs(p[l] + tree.local[own] @ R[l].T - x[own]).max(initial=0.0) < 1e-14
+        if tree.parent[l] < 0:
+            assert not links.axis[l].any() and np.array_equal(p[l], state.base_position[tree.molecule[l]])
+            continue
+        first, centre, last = tree.joint_atoms[l]
+        axis = x[last] - x[centre]
+        if first >= 0:
+            axis = np.cross(x[first] - x[centre], axis)
+        assert links.axis[l] == pytest.approx(axis / np.linalg.norm(axis), abs=1e-12)
+        if own.any():
+            assert links.com[l] == pytest.approx(tree.masses[own] @ x[own] / tree.masses[own].sum(), abs=1e-13)

@@ -18,7 +18,16 @@ import peptidyn as ptd
 from peptidyn.core.errors import ArgumentError
 from peptidyn.core.units import BOLTZMANN
 from peptidyn.engine import kinetic_metric, stiffness
-from peptidyn.engine.kinetic_metric import metropolis_steps, stiffness_bound
+from peptidyn.engine.kinetic_metric import (
+    _smallest_share,
+    check_metric,
+    effective_inertia,
+    fastest_motion,
+    metropolis_steps,
+    slow_torsions,
+    stiffness_bound,
+    tree_with_metric,
+)
 from peptidyn.engine.stiffness import measure_stiffness
 from peptidyn.solvers.dense import mass_matrix
 
@@ -143,12 +152,40 @@ def test_steps_per_period_of_metropolised_steps_grow_as_the_sixth_root():
     assert few == pytest.approx(7.5) and many == pytest.approx(15.0)
 
 
+@pytest.mark.parametrize("timestep", [0.0, -0.002, np.inf, np.nan])
+def test_time_steps_that_mean_nothing_are_refused(timestep):
+    with pytest.raises(ArgumentError, match=r"the time step is .* ps, expected a positive time"):
+        ptd.joint_inertia(butane.make_tree(), butane.make_system(), timestep)
+
+
+def test_a_torsion_may_turn_seven_tenths_of_a_radian_per_step():
+    """And a step for half of that is proposed to whoever asks for more."""
+    tree, system = butane.make_tree(), butane.make_system()
+    own = 1.0 / np.linalg.inv(mass_matrix(tree, tree.reference))[tree.coordinate_dof[0], tree.coordinate_dof[0]]
+    longest = 0.7 / np.sqrt(BOLTZMANN * 300.0 / own)
+    assert ptd.joint_inertia(tree, system, 0.999 * longest).shape == (1,)
+    with pytest.raises(ArgumentError, match=rf"would turn 40 degrees .* try {500 * longest:.0f} fs"):
+        ptd.joint_inertia(tree, system, 1.001 * longest)
+    with pytest.raises(ArgumentError, match=rf"would turn 80 degrees .* try {500 * longest:.0f} fs"):
+        ptd.joint_inertia(tree, system, 2.0 * longest)
+
+
 def test_the_turn_at_thermal_speed_is_that_of_the_bare_torsion():
     tree, system, timestep = butane.make_tree(), butane.make_system(), 0.2
     own = 1.0 / np.linalg.inv(ptd.mass_matrix(tree, tree.reference))[tree.coordinate_dof[0], tree.coordinate_dof[0]]
     turn = np.rad2deg(timestep * np.sqrt(BOLTZMANN * 300.0 / own))
     with pytest.raises(ArgumentError, match=f"would turn {turn:.0f} degrees per step"):
         ptd.joint_inertia(tree, system, timestep)
+
+
+def test_polar_hydrogens_meet_others_too():
+    """The hydroxyl of serine, whose barrier is low."""
+    structure = ptd.build_peptide("S", caps=True)
+    system = ptd.make_system(structure.topology, solvent="vacuum")
+    tree = ptd.build_tree(ptd.Structure.from_openmm(structure.topology, system, structure.positions), "phi psi polar")
+    place = [c.kind for c in tree.coordinates].index("polar")
+    square = (8.0 * 0.004 / (2.0 * np.pi)) ** 2
+    assert ptd.joint_inertia(tree, system, 0.004)[place] == pytest.approx(500.0 * square, rel=1e-9)
 
 
 @pytest.mark.parametrize("timestep", [0.008, 0.024])
@@ -191,10 +228,11 @@ def test_a_light_rotor_gets_what_it_lacks():
     assert cold.tolist() == [0.0]  # its own is enough
 
 
-def test_the_longest_step_with_water_is_six_femtoseconds():
+@pytest.mark.parametrize("name", ["HOH", "WAT", "TIP3"])
+def test_the_longest_step_with_water_is_six_femtoseconds(name):
     topology, system, bonds = app.Topology(), openmm.System(), openmm.HarmonicBondForce()
-    residue = topology.addResidue("HOH", topology.addChain("A"))
-    atoms = [topology.addAtom(name, app.Element.getBySymbol(name[0]), residue) for name in ("O", "H1", "H2")]
+    residue = topology.addResidue(name, topology.addChain("A"))
+    atoms = [topology.addAtom(n, app.Element.getBySymbol(n[0]), residue) for n in ("O", "H1", "H2")]
     for mass in (16.0, 1.0, 1.0):
         system.addParticle(mass)
     for k in (1, 2):
@@ -204,7 +242,7 @@ def test_the_longest_step_with_water_is_six_femtoseconds():
     x = np.array([[0.0, 0.0, 0.0], [0.1, 0.0, 0.0], [-0.03, 0.095, 0.0]])
     tree = ptd.build_tree(ptd.Structure.from_openmm(topology, system, x))
     assert not len(ptd.joint_inertia(tree, system, 0.006))
-    with pytest.raises(ArgumentError, match="water turns as a whole"):
+    with pytest.raises(ArgumentError, match=rf"for chain A, residue {name} 1: water turns as a whole.* at most 6 fs"):
         ptd.joint_inertia(tree, system, 0.0061)
 
 
@@ -221,6 +259,152 @@ def test_a_term_across_one_of_several_loops_is_across_a_loop(monkeypatch):
     monkeypatch.setattr(kinetic_metric, "long_loops", lambda *tree: [({0}, {2}), ({1}, {3})])
     ptd.joint_inertia(butane.make_tree(), coupled_butane(), 0.01)
     assert found == [True, True, True, False, False, False]
+
+
+def test_terms_across_a_loop_count_as_far_as_the_fastest_motion_needs_them(monkeypatch):
+    """Here a bond between the ends. One share for all coordinates: slow enough, and a quarter less would not be."""
+    topology, timestep = butane.make_topology(), 0.012
+    chain = butane.make_tree()
+    x = chain.positions(chain.reference.replace(torsions=[1.1]))
+    system, local = coupled_butane(), coupled_butane()
+    system.getForce(0).addBond(0, 3, float(np.linalg.norm(x[3] - x[0])), 60000.0)
+    local.removeForce(2)  # the torsion has an atom at either end, too
+    tree = ptd.build_tree(ptd.Structure.from_openmm(topology, system, x), "all")
+    monkeypatch.setattr(kinetic_metric, "long_loops", lambda *tree: [({0}, {3})])
+    square = (8.0 * timestep / (2.0 * np.pi)) ** 2
+    K, near = curvatures(tree, system), curvatures(tree, local)
+    alone, shared = (stiffness_bound(csr_array(k)) * square for k in (near, K - near))
+    stiff = np.concatenate([tree.stretch_index, tree.bend_index])
+    found = ptd.joint_inertia(tree, system, timestep)
+    stiff = stiff[shared[stiff] > 1e-3 * alone[stiff]]
+    shares = (found - alone)[stiff] / shared[stiff]
+    assert len(shares) > 2 and 0.001 < shares.mean() < 0.99 and np.ptp(shares) < 0.02 * shares.mean() + 1e-3
+
+    def fastest(share):
+        inertia = found.copy()
+        inertia[stiff] = (alone + share * shared)[stiff]
+        M = mass_matrix(tree.with_joint_inertia(inertia), tree.reference)
+        places = tree.coordinate_dof
+        return np.linalg.eigvals(np.linalg.inv(M)[np.ix_(places, places)] @ K).real.max() * square
+
+    assert fastest(shares.mean()) < 1.01 < fastest(0.75 * shares.mean()) * 1.005
+
+
+def test_the_smallest_share_is_found_within_a_fifth():
+    for needed in (0.9, 0.3, 0.02, 2e-4):
+        asked = []
+
+        def enough(share, needed=needed, asked=asked):
+            asked.append(share)
+            return share >= needed
+
+        assert needed <= _smallest_share(enough) <= 1.2 * needed and len(asked) < 12
+    assert _smallest_share(lambda share: True) == 0.0
+    assert _smallest_share(lambda share: False) == 1.0
+
+
+@pytest.mark.parametrize("inertia", [[0.0, 0.0, 0.0], [0.5, 0.1, 2.0]])
+def test_the_fastest_motion_is_the_largest_frequency_of_all(inertia):
+    """Of M^-1 K with the whole mass matrix, in which the base answers too."""
+    tree = ptd.bead_chain(6, 0.15, 1.9, [12.0, 14.0, 1.0, 16.0, 14.0, 1.0], torsion=[1.0, 2.0, -1.0])
+    tree = tree.with_joint_inertia(inertia)
+    K = np.array([[300.0, 40.0, -20.0], [40.0, 200.0, 90.0], [-20.0, 90.0, 500.0]])
+    inverse = np.linalg.inv(mass_matrix(tree, tree.reference))
+    places = tree.coordinate_dof
+    squares = np.linalg.eigvals(inverse[np.ix_(places, places)] @ K).real
+    assert fastest_motion(tree, csr_array(K)) == pytest.approx(squares.max(), rel=0.01)
+    assert effective_inertia(tree) == pytest.approx(1.0 / np.diag(inverse)[places], rel=1e-9)
+
+
+def test_torsions_that_hardly_move_are_named_with_the_slowest():
+    """More than 100 Da nm^2; angles and bonds do not count."""
+    tree = ptd.bead_chain(6, 0.15, 1.9, 12.0)
+    assert slow_torsions(tree) == slow_torsions(tree.with_joint_inertia([100.0, 99.0, 0.0])) == []
+    (said,) = slow_torsions(tree.with_joint_inertia([101.0, 50.0, 2500.0]))
+    assert said.startswith(
+        f"joint inertias all but stop 2 of 3 torsions, most of all {tree.coordinates[2]} (2500 Da nm^2)"
+    )
+    x = butane.make_tree().positions(butane.make_tree().reference.replace(torsions=[1.1]))
+    soft = ptd.build_tree(ptd.Structure.from_openmm(butane.make_topology(), butane.make_system(), x), "all")
+    inertia = np.full(soft.n_coordinates, 1e4)
+    inertia[soft.torsion_index] = 1.0
+    assert slow_torsions(soft.with_joint_inertia(inertia)) == []
+
+
+def test_words_for_metrics():
+    tree = ptd.bead_chain(6, 0.15, 1.9, 12.0).with_joint_inertia([1.0, 2.0, 3.0])
+    assert [check_metric(word) for word in ("physical", "auto", None)] == ["physical", "auto", None]
+    assert check_metric(np.ones(3)) is None
+    with pytest.raises(ArgumentError, match="metric is 'fast', expected 'physical', 'auto' or an array"):
+        check_metric("fast")
+    assert not tree_with_metric(tree, "physical").joint_inertia.any()
+    assert tree_with_metric(tree, [4.0, 5.0, 6.0]).joint_inertia.tolist() == [4.0, 5.0, 6.0]
+
+
+def custom(kind, expression, *atoms):
+    force = kind(expression)
+    getattr(force, {3: "addAngle", 4: "addTorsion", 2: "addBond"}[len(atoms)])(*atoms)
+    return force
+
+
+def bonded_forces():
+    """Yield forces of every kind, each with one term over the atoms of butane, and the atoms of that term."""
+    bond, angle, torsion, rb = (
+        openmm.HarmonicBondForce(), openmm.HarmonicAngleForce(), openmm.PeriodicTorsionForce(), openmm.RBTorsionForce(),
+    )  # fmt: skip
+    bond.addBond(0, 3, 0.3, 2000.0)
+    angle.addAngle(0, 1, 3, 1.5, 300.0)
+    torsion.addTorsion(0, 1, 2, 3, 2, 0.4, 20.0)
+    rb.addTorsion(0, 1, 2, 3, 1.0, -7.0, 3.0, 9.0, -2.0, 4.0)
+    compound = openmm.CustomCompoundBondForce(4, "300*(distance(p1,p4)-0.3)^2+70*cos(angle(p1,p2,p3))")
+    compound.addBond([0, 1, 2, 3])
+    yield bond, (0, 3)
+    yield angle, (0, 1, 3)
+    yield torsion, (0, 1, 2, 3)
+    yield rb, (0, 1, 2, 3)
+    yield compound, (0, 1, 2, 3)
+    yield custom(openmm.CustomBondForce, "900*(r-0.3)^2", 0, 3), (0, 3)
+    yield custom(openmm.CustomAngleForce, "150*(theta-1.5)^2", 0, 1, 3), (0, 1, 3)
+    yield custom(openmm.CustomTorsionForce, "30*cos(theta-0.7)", 0, 1, 2, 3), (0, 1, 2, 3)
+
+
+@pytest.mark.parametrize("index", range(8))
+def test_curvatures_of_every_bonded_force(index):
+    """All of them with their couplings, by differences of energies; the System keeps its force as it is."""
+    force, atoms = list(bonded_forces())[index]
+    assert list(stiffness.bonded_terms(force)) == [atoms]
+    system = openmm.System()
+    for _ in range(4):
+        system.addParticle(butane.MASS)
+    system.addForce(force)
+    before = openmm.XmlSerializer.serialize(system)
+    chain = butane.make_tree()
+    x = chain.positions(chain.reference.replace(torsions=[1.1]))
+    tree = ptd.build_tree(ptd.Structure.from_openmm(butane.make_topology(), system, x), "all")
+    found, expected = measure_stiffness(tree, system).toarray(), curvatures(tree, system)
+    assert np.abs(found - expected).max() < 2e-4 * np.abs(expected).max() > 1e-3
+    assert np.array_equal(found, found.T)
+    left = measure_stiffness(tree, system, lambda term: term == atoms).toarray()
+    assert np.allclose(left, 0.0 if index < 4 else found)  # kinds without force constants stay
+    assert np.array_equal(measure_stiffness(tree, system, lambda term: term == (9,)).toarray(), found)
+    assert openmm.XmlSerializer.serialize(system) == before
+
+
+def test_terms_of_other_forces_are_none():
+    assert stiffness.bonded_terms(openmm.NonbondedForce()) is None
+    assert stiffness.bonded_terms(openmm.CustomExternalForce("x")) is None
+
+
+def test_switched_off_terms_keep_all_but_their_constants():
+    expected = [([0, 3, 0.3], 1), ([0, 1, 3, 1.5], 1), ([0, 1, 2, 3, 2, 0.4], 1), ([0, 1, 2, 3], 6)]
+    calls = ("getBondParameters", "getAngleParameters", "getTorsionParameters", "getTorsionParameters")
+    for (force, atoms), (kept, n), get in zip(bonded_forces(), expected, calls, strict=False):
+        assert stiffness.switch_off(force, lambda term: False) == set()
+        assert stiffness.switch_off(force, lambda term, atoms=atoms: term == atoms) == {atoms}
+        found = [getattr(value, "_value", value) for value in getattr(force, get)(0)]
+        assert found == [*kept, *[0.0] * n]
+    for force, _ in list(bonded_forces())[4:]:
+        assert stiffness.switch_off(force, lambda term: True) == set()
 
 
 def test_terms_of_virtual_sites_count_once():

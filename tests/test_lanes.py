@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import os
 import re
+import runpy
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from numba import njit
 
+from peptidyn.core import jit
 from peptidyn.kernels import lanes_plain, lanes_vector
 
 ROOT = Path(__file__).parents[1]
@@ -43,7 +45,17 @@ def test_internals_of_numba_are_used_in_four_files():
 # ---------------------------------------------------------------------------- against numpy
 
 
-@pytest.fixture(params=[lanes_vector, pytest.param(lanes_plain, marks=pytest.mark.slow)], ids=["vector", "plain"])
+def uncompiled(module):
+    """Return a module whose njit does nothing: what its functions say in Python."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(jit, "njit", lambda function: function)
+        return SimpleNamespace(**runpy.run_path(module.__file__))
+
+
+@pytest.fixture(
+    params=[lanes_vector, uncompiled(lanes_plain), pytest.param(lanes_plain, marks=pytest.mark.slow)],
+    ids=["vector", "plain, as Python", "plain"],
+)
 def lanes(request):
     return request.param
 
@@ -54,7 +66,7 @@ def rows_kernel(lanes):
     get, get3, get6, put, put3, put6 = lanes.get, lanes.get3, lanes.get6, lanes.put, lanes.put3, lanes.put6
     add3, add6 = lanes.add3, lanes.add6
 
-    @njit
+    @lanes.njit
     def kernel(x, y, out, above):
         a, b, c = get3(x, 0, 1)
         d, e, f, g, h, i = get6(x, 1, 0)
@@ -101,7 +113,7 @@ def test_vectors(lanes):
     )  # fmt: skip
     moved, combined, turned, crosses = lanes.moved, lanes.combined, lanes.turned, lanes.crosses
 
-    @njit
+    @lanes.njit
     def kernel(vectors, out, row):
         a, b, c, d = (
             get_vector(vectors, 0, 0), get_vector(vectors, 0, 1), get_vector(vectors, 0, 2), get_vector(vectors, 0, 3)

@@ -93,6 +93,73 @@ def test_nothing_happens_beside_other_work_or_if_not_wanted(clock, monkeypatch):
     assert cores_of_threads() == before
 
 
+@several_cores
+def test_time_before_the_context_does_not_count(clock):
+    clock.wall, clock.cpu = 1000.0, 1.0
+    with OneCore() as core:
+        (kept,) = cores_of_threads()
+        clock.wall += 0.9 * LOOK
+        core.look()
+        assert cores_of_threads() == {kept} and len(kept) == 1
+        for part in (0.05, 0.2):  # short looks add up to one that is judged
+            clock.wall += part * LOOK
+            core.look()
+        assert len(*cores_of_threads()) > 1
+
+
+@several_cores
+def test_the_core_is_the_one_that_the_process_ran_on_last(clock, monkeypatch, tmp_path):
+    """The 39th word of the status, where the second is the name of the program, which may hold anything."""
+    everywhere = frozenset(os.sched_getaffinity(0))
+    status = tmp_path / "stat"
+    monkeypatch.setattr(module, "_STATUS", status)
+    for core in sorted(everywhere):
+        words = [str(100 + k) for k in range(50)]
+        words[36] = str(core)  # words[0] is the third
+        status.write_text(f"77 (a (name) 1) 2) {' '.join(words)}\n")
+        with OneCore():
+            assert cores_of_threads() == {frozenset([core])}
+    words[36] = "99999"  # a core where this process may not run
+    status.write_text(f"77 (a (name) 1) 2) {' '.join(words)}\n")
+    with OneCore():
+        assert cores_of_threads() == {everywhere}
+
+
+@several_cores
+def test_threads_that_have_ended_are_passed_over(clock, monkeypatch, tmp_path):
+    for number in (2**22 + 1, os.getpid()):
+        (tmp_path / str(number)).touch()
+    everywhere = set(os.sched_getaffinity(0))
+    monkeypatch.setattr(module, "_THREADS", tmp_path)
+    with OneCore():
+        assert len(os.sched_getaffinity(os.getpid())) == 1
+    assert os.sched_getaffinity(os.getpid()) == everywhere
+
+
+@several_cores
+def test_which_threads_allow_a_choice(monkeypatch):
+    """Other threads of Python that may want to run forbid it: not daemons, nor those that wait; nor a thread itself."""
+    main = threading.main_thread()
+    daemon, beside = threading.Thread(target=print, daemon=True), threading.Thread(target=print)
+    for threads, alone in (([main], True), ([main, daemon], True), ([main, daemon, beside], False)):
+        monkeypatch.setattr(module.threading, "enumerate", lambda threads=threads: threads)
+        assert module.can_choose_cores() == alone and module.can_choose_cores(others_wait=True)
+    monkeypatch.setattr(module.threading, "enumerate", lambda: [main])
+    monkeypatch.setattr(module.threading, "current_thread", lambda: beside)
+    assert not module.can_choose_cores() and not module.can_choose_cores(others_wait=True)
+
+
+@several_cores
+def test_where_only_one_core_is_allowed_there_is_no_choice(clock):
+    everywhere = os.sched_getaffinity(0)
+    try:
+        os.sched_setaffinity(0, {min(everywhere)})
+        assert not OneCore().active
+    finally:
+        os.sched_setaffinity(0, everywhere)
+    assert OneCore().active
+
+
 @pytest.mark.parametrize(
     ("settings", "n_atoms", "one"),
     [

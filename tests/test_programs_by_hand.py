@@ -10,8 +10,11 @@ import pytest
 from random_trees import beads, random_state, with_random_inertia
 
 import peptidyn as ptd
+from peptidyn.core.errors import SolverError
 from peptidyn.integrators.mover import Mover
 from peptidyn.kernels import motions
+from peptidyn.kernels.packing import pack
+from peptidyn.kernels.states import log_det_states
 from peptidyn.model.build import build_tree
 from peptidyn.solvers.dynamics import bias_forces
 
@@ -87,7 +90,9 @@ def test_undo_goes_back_to_the_mark_with_the_momenta(mover, forces):
     mover.kick(mover.project(forces), 1.0)
     assert mover.drift(0.002)  # which marks the momenta after the kick
     mover.undo()
-    assert np.array_equal(mover.q, saved[0]) and not np.array_equal(mover.momentum, saved[3])
+    for now, then in zip(mover.save()[:3], saved, strict=False):
+        assert np.array_equal(now, then)
+    assert not np.array_equal(mover.momentum, saved[3])
     assert close(mover.momentum, saved[3] + mover.project(forces))
 
 
@@ -128,3 +133,87 @@ def test_molecules_move_alike_in_batches_and_in_a_row(batches):
     program = mover._take_program()
     motions.run_parallel(*program, batches, *mover._arguments)
     assert tree.n_molecules == 4 and close(mover.momentum - before, torque)
+
+
+# ---------------------------------------------------------------------------- several moves in one program
+
+
+def test_the_worst_of_several_drifts_is_reported(mover):
+    """Of every molecule; the second drift is so short that one iteration will do."""
+    mover.note_drift(0.002)
+    assert mover.flush()
+    alone = mover.iterations.copy()
+    assert alone[0] > 3
+    mover.restore((mover.q.copy(), *(a.copy() for a in (mover.base_position, mover.base_rotation, mover.momentum))))
+    mover.note_drift(1e-9)
+    assert mover.flush()
+    assert mover.iterations[0] < alone[0]
+    mover.note_drift(0.002)
+    mover.note_drift(1e-9)
+    assert mover.flush()
+    assert mover.iterations[0] > 3
+
+
+def test_moves_after_a_drift_that_failed_are_not_made(mover):
+    """Nor are they a success: momenta thousands of times too large, a kick, and a drift of no length."""
+    mover.momentum *= 3e3
+    mover.note_drift(0.01)
+    mover.kick(mover._torque, 1.0)
+    mover.note_drift(1e-12)
+    p = mover._momentum[:-3].copy()
+    mover._torque[:] = 1.0
+    assert not mover.flush()
+    assert mover.iterations[0] == -1 and mover.iterations[1] >= 0
+    assert np.array_equal(mover._momentum[:-3], p)
+
+
+@pytest.mark.parametrize("first", [True, False], ids=["before others", "behind others"])
+def test_moves_from_a_singular_configuration_are_not_made(first):
+    """A torsion whose last bond lies along its axis: the link is known, in whatever molecule it is."""
+    tree = build_tree(beads([-1, 0, 1, 2, -1, 4, 5, 6], np.random.default_rng(2)), soft="rotor bends")
+    bend = tree.bend_index[1 if first else 3]
+    q = tree.q_reference.copy()
+    q[bend] = np.pi
+    link = log_det_states(pack(tree), q[None].copy(), tree.reference.base_rotation[None].copy(), False)[2]
+    m = tree.molecule[link]
+    assert m == (0 if first else 1) and tree.parent[link] >= 0
+    own = slice(tree.molecule_dof[m], tree.molecule_dof[m + 1])
+    mover = Mover(tree, tree.reference.replace(q=q))
+    for _ in range(2):
+        mover.momentum = np.ones(tree.n_dof)
+        with pytest.raises(SolverError, match="singular at the"):
+            mover.drift(0.001)
+        assert mover._status[m] == -2 - link and mover._status[1 - m] > 0
+        assert (mover._momentum[own] == 1.0).all()
+
+
+def test_one_molecule_that_fails_is_enough(mover):
+    """Whichever it is: the point drifts on, the six beads do not, and the drift as a whole has failed."""
+    rng = np.random.default_rng(5)
+    for parents in ([-1, -1, 1, 2, 3, 4], [-1, 0, 1, 2, 3, -1]):
+        tree = build_tree(beads(parents, rng), soft="rotor")
+        one = Mover(tree)
+        momentum = np.zeros(tree.n_dof)
+        momentum[tree.coordinate_dof] = 1e4
+        one.momentum = momentum
+        assert not one.drift(0.05)
+        assert sorted(one.iterations >= 0) == [False, True] and np.array_equal(one.momentum, momentum)
+
+
+def test_friction_keeps_a_share_of_all_momenta(mover):
+    """p <- c p + sqrt((1 - c^2) kT) L z, with the same z: of base, point and joints."""
+    before, c, kT = mover.momentum.copy(), 0.6, 2.5
+    mover.thermalise(0.0, kT, np.random.default_rng(3))
+    noise = mover.momentum.copy()
+    mover.momentum = before
+    mover.thermalise(c, kT, np.random.default_rng(3))
+    assert close(mover.momentum, c * before + 0.8 * noise)
+    mover.thermalise(1.0, kT, np.random.default_rng(4))
+    assert close(mover.momentum, c * before + 0.8 * noise)
+
+
+def test_the_noise_of_a_point_has_the_variance_of_its_mass(mover):
+    tree = mover.tree
+    z = np.random.default_rng(3).standard_normal(tree.n_dof)
+    mover.thermalise(0.0, 2.5, np.random.default_rng(3))
+    assert mover.momentum[-3:] == pytest.approx(np.sqrt(2.5 * tree.masses[-1]) * z[-3:], rel=1e-12)

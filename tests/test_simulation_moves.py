@@ -96,6 +96,15 @@ def test_a_rejected_turn_leaves_everything_as_it_was():
     assert not moved and all(np.array_equal(a, b) for a, b in zip(motion(simulation), before, strict=True))
 
 
+def test_a_rejected_turn_after_an_accepted_one_keeps_the_momenta():
+    simulation = make_simulation()
+    turn(simulation, accept=True)
+    before, calls = motion(simulation), simulation._walker.force_calls
+    moved, _ = turn(simulation, accept=False)
+    assert not moved and all(np.array_equal(a, b) for a, b in zip(motion(simulation), before, strict=True))
+    assert simulation._walker.force_calls - calls == calls > 0
+
+
 def test_dynamics_goes_on_from_the_outcome():
     """Forces that were kept belong to the configuration before; steps after a turn must not use them."""
     simulation, other = make_simulation(), make_simulation()

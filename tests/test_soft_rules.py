@@ -10,8 +10,9 @@ from random_trees import Beads
 
 import peptidyn as ptd
 from peptidyn.core.atoms import Atoms
+from peptidyn.core.errors import ArgumentError
 from peptidyn.core.points import dihedral, place
-from peptidyn.model.soft import parse_soft
+from peptidyn.model.soft import DEFAULT_SOFT, WORDS, SoftPart, parse_parts, parse_soft
 
 
 def molecule(elements, bonds, positions, orders=None, residues=None):
@@ -165,12 +166,56 @@ def test_disulfides_between_residues_are_cut(residues, cut):
     assert (tree.n_torsions > 0) == bool(cut)
 
 
+CHIS = ["chi1", "chi2", "chi3", "chi4", "chi5"]
+BENDS = ["N-CA-C", "CA-C-N", "C-N-CA"]
+TORSIONS = ["phi", "psi", "carboxyl", "rotor", *CHIS]
+KINDS = {
+    **{kind: [kind] for kind in ("phi", "methyl", "polar", "amide", "carboxyl", "rotor", *CHIS, *BENDS)},
+    "psi": ["psi", "carboxyl"],
+    "omega": ["omega", "amide"],
+    "chi": ["rotor", *CHIS],
+    "torsions": TORSIONS,
+    "angles": BENDS,
+    "bends": ["angle", *BENDS],
+    "phases": ["phase"],
+    "heavy": [*TORSIONS, *BENDS, "omega", "amide", "angle", "phase"],
+    "hydrogens": ["methyl", "polar", "angle-H", "phase-H"],
+    "bonds": ["bond", "bond-H"],
+    "rings": ["ring"],
+    "all": [*TORSIONS, *BENDS, "omega", "amide", "methyl", "polar", "angle", "phase", "angle-H", "phase-H", "bond",
+            "bond-H", "ring", "stiff"],
+    "none": [],
+}  # fmt: skip
+
+
 def test_words_stand_for_their_kinds():
-    assert parse_soft("psi") == {"psi", "carboxyl"} and parse_soft("omega") == {"omega", "amide"}
-    assert {"omega", "amide", "phi", "N-CA-C", "angle", "phase"} <= parse_soft("heavy")
-    assert not parse_soft("heavy") & {"bond", "bond-H", "angle-H", "phase-H", "methyl", "polar", "ring", "stiff"}
-    assert parse_soft("torsions") == parse_soft("phi psi chi")
-    assert parse_soft("hydrogens") == {"methyl", "polar", "angle-H", "phase-H"}
+    assert {word: sorted(parse_soft(word)) for word in WORDS} == {word: sorted(kinds) for word, kinds in KINDS.items()}
+    assert parse_soft("torsions") == parse_soft("phi psi chi") == parse_soft(DEFAULT_SOFT)
+    assert parse_soft("heavy bonds hydrogens rings") == parse_soft("all") - {"stiff"}
+
+
+def test_words_are_written_in_any_case_and_with_commas():
+    assert parse_soft("PHI,psi , n-ca-c") == {"phi", "psi", "carboxyl", "N-CA-C"}
+    assert parse_soft(["phi", "bonds in resid 1"]) == {"phi", "bond", "bond-H"} and parse_soft("") == frozenset()
+    assert parse_parts("phi in resid 1 to 2 ; omega") == (
+        SoftPart(frozenset({"phi"}), "resid 1 to 2"),
+        SoftPart(frozenset({"omega", "amide"})),
+    )
+    with pytest.raises(ArgumentError, match=r"the part 'all in' of soft names no selection after 'in'"):
+        parse_parts("phi; all in")
+
+
+def test_every_part_has_a_selection_of_its_own(dipeptide):
+    """A part without one means all atoms, whatever stands before it; two parts may ask for the same."""
+
+    def found(soft):
+        return sorted((c.kind, c.residue) for c in ptd.build_tree(dipeptide, soft).torsions)
+
+    everywhere = [("phi", 1), ("phi", 2)]
+    assert found("phi") == everywhere and found("phi in resid 1") == everywhere[:1]
+    assert found("omega in resid 1; phi") == everywhere
+    assert found("phi in resid 2; phi in resid 1") == everywhere
+    assert found("phi in resid 2; psi in resid 1 to 2") == [("phi", 2), ("psi", 1), ("psi", 2)]
 
 
 @pytest.fixture(scope="module")

@@ -633,6 +633,38 @@ def test_algorithms_by_name():
         SpatialOperatorSolver("fd5")
 
 
+def test_the_algorithm_that_is_asked_for_is_used():
+    """They agree to rounding and differ in the last bits, but for fd1 and fd2, whose accelerations are the same."""
+    tree = random_tree("serial", 40, seed=3)
+    rng = np.random.default_rng(3)
+    state = random_state(tree, rng)
+    v, tau = rng.normal(size=(2, tree.n_dof))
+    answers = {name: SOLVER.factor(tree, state).accelerations(v, tau, name) for name in ALGORITHMS}
+    assert len({answer.tobytes() for answer in answers.values()}) == 3
+    for name, answer in answers.items():
+        assert np.array_equal(SOLVER.accelerations(tree, state, v, tau, algorithm=name), answer)
+        assert np.array_equal(get_solver(f"spatial-operator:{name}").accelerations(tree, state, v, tau), answer)
+    assert np.array_equal(SOLVER.accelerations(tree, state, v, tau), answers["fd4"])
+    assert np.array_equal(SpatialOperatorSolver("fd1").accelerations(tree, state, v, tau, "fd3"), answers["fd3"])
+    with pytest.raises(ArgumentError, match="unknown forward dynamics algorithm 'fd5'"):
+        SOLVER.accelerations(tree, state, v, tau, algorithm="fd5")
+
+
+def test_link_accelerations_are_those_of_the_call():
+    """Nothing of an earlier call is in them, and a later call does not change them."""
+    tree = random_tree("branched", 12, seed=4)
+    rng = np.random.default_rng(4)
+    state = random_state(tree, rng)
+    v, tau = rng.normal(size=(2, tree.n_dof))
+    found = SOLVER.link_accelerations(tree, state, v, tau)
+    kept = found.copy()
+    assert not np.allclose(SOLVER.link_accelerations(tree, state, v, 2.0 * tau), kept)
+    assert np.array_equal(found, kept) and np.array_equal(SOLVER.link_accelerations(tree, state, v, tau), kept)
+    a = SOLVER.accelerations(tree, state, v, tau)
+    assert found[0, :3] == pytest.approx(a[:3], rel=1e-9)  # of the base: its angular acceleration
+    assert np.array_equal(SpatialOperatorSolver("fd1").link_accelerations(tree, state, v, tau), kept)
+
+
 def test_wrong_normals_are_named():
     tree = bead_chain(6, 0.15, 1.9)
     for method in (SOLVER.square_root, SOLVER.inverse_square_root):

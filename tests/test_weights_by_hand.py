@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from correlated_samples import autoregressive
+from random_trees import beads, random_state
 
 import peptidyn as ptd
+from peptidyn.core.errors import TrajectoryError
 from peptidyn.metric.fixman_weights import FixmanWeights
+from peptidyn.model.trajectory_states import open_trajectory
 
 
 def weights_of(energy, kT=2.0, misfit=None):
@@ -80,3 +85,63 @@ def test_the_summary_says_range_sizes_and_deformed_frames():
     assert (
         "in 2 frames a rigid unit is deformed by more than 0.005 nm, most in frame 1: the unit by 9.00e-03" in deformed
     )
+
+
+@pytest.fixture(scope="module")
+def bent():
+    """A chain of five atoms with two torsions and three angles, and 130 frames, every tenth of them deformed."""
+    tree = ptd.build_tree(beads([-1, 0, 1, 2, 3], np.random.default_rng(0)), "rotor bends")
+    rng = np.random.default_rng(1)
+    frames = np.array([tree.positions(random_state(tree, rng)) for _ in range(130)])
+    frames[::10, 4] += 0.01 * (frames[::10, 4] - frames[::10, 3])  # a bond of 0.15 nm, longer by a hundredth
+    return tree, frames
+
+
+def test_arrays_are_read_in_pieces_without_losing_their_place(bent):
+    """Numbers and times of frames beyond the first hundred; torsions, not angles; the misfit of units, not the RMSD."""
+    tree, frames = bent
+    found = ptd.fixman_weights(tree, frames, 300)
+    fits = [tree.fit(x) for x in frames]
+    assert found.index.tolist() == list(range(130)) == found.time.tolist() and len(found) == 130
+    assert found.torsions == pytest.approx(np.array([fit.state.torsions for fit in fits]), abs=1e-12)
+    assert tree.n_torsions == 2 and tree.n_bends == 3 and found.torsions.shape == (130, 2)
+    assert found.misfit == pytest.approx([fit.max_misfit for fit in fits], abs=1e-15)
+    assert np.flatnonzero(found.misfit > 1e-4).tolist() == list(range(0, 130, 10))
+    timed = ptd.fixman_weights(tree, SimpleNamespace(xyz=frames, time=0.5 * np.arange(130) + 7.0), 300)
+    assert timed.time.tolist() == (0.5 * np.arange(130) + 7.0).tolist() and timed.index.tolist() == list(range(130))
+    assert np.array_equal(timed.energy, found.energy)
+    assert repr(found) == f"<FixmanWeights: 130 frames (effective {found.effective_sample_size:.1f}), 300 K>"
+
+
+def test_the_tolerance_is_the_callers(bent):
+    tree, frames = bent
+    for tolerance, deformed in ((5e-3, 0), (1e-4, 13)):
+        found = ptd.fixman_weights(tree, frames, 300, tolerance=tolerance)
+        assert found.tolerance == tolerance and found.deformed.sum() == deformed
+    assert ptd.fixman_weights(tree, frames, 300).tolerance == 5e-3
+
+
+def test_no_frames_have_no_weights(bent):
+    tree, frames = bent
+    with pytest.raises(TrajectoryError, match="the trajectory holds no frames"):
+        ptd.fixman_weights(tree, frames[:0], 300)
+    with pytest.raises(TrajectoryError, match=r"has shape \(130, 4, 3\), expected \(n_frames, 5, 3\)"):
+        ptd.fixman_weights(tree, frames[:, 1:], 300)
+
+
+def test_files_are_read_with_their_topology_stride_and_times(tmp_path):
+    """A file, one whose atoms are those of another file, and a reader that takes every second frame."""
+    structure = ptd.build_peptide("A")
+    tree = ptd.build_tree(structure)
+    rng, path = np.random.default_rng(0), tmp_path / "t.xtc"
+    frames = structure.to_mdtraj()
+    frames.xyz = np.array([tree.positions(random_state(tree, rng)) for _ in range(5)])
+    frames.time = 2.0 * np.arange(5) + 3.0
+    frames.save(str(path))
+    found = ptd.fixman_weights(tree, path, 300)
+    assert found.time.tolist() == [3.0, 5.0, 7.0, 9.0, 11.0] and found.index.tolist() == [0, 1, 2, 3, 4]
+    few = ptd.fixman_weights(tree, open_trajectory(tree, path, chunk=2, stride=2), 300)
+    assert few.index.tolist() == [0, 2, 4] and few.time.tolist() == [3.0, 7.0, 11.0]
+    assert few.energy == pytest.approx(found.energy[::2], rel=1e-12)
+    with pytest.raises(TrajectoryError, match="there is no topology file"):
+        ptd.fixman_weights(tree, path, 300, top=tmp_path / "none.pdb")
