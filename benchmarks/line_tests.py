@@ -1,15 +1,18 @@
 """Which default tests run a line of the package, the quickest first: one run of all of them under coverage tells.
 
-Lines of compiled functions run where coverage does not look; no test is known for them.
+Lines of compiled functions run where coverage does not look, and what stands outside of functions runs once, whichever
+tests depend on it. For both, all tests that run any line of the file are known.
 """
 
 from __future__ import annotations
 
+import ast
 import json
 import os
 import subprocess
 import sys
 import xml.etree.ElementTree as ET
+from collections.abc import Iterable
 from pathlib import Path
 
 from peptidyn.core.errors import ArgumentError
@@ -66,13 +69,16 @@ class LineTests:
         self._contexts: dict[str, dict[int, list[str]]] = {}
 
     def running(self, file: str, text: str, part: str) -> tuple[str, ...]:
-        """Return the tests that run any line of a part of a file's text, the quickest first."""
+        """Return the tests that run any line of a part of a file's text, the quickest first.
+
+        Where coverage cannot tell, these are the tests that run any line of the file.
+        """
         first = text.partition(part)[0].count("\n") + 1
-        tests = {
-            context.partition("|")[0].partition("[")[0]
-            for line in range(first, first + part.count("\n") + 1)
-            for context in self._contexts_of(file).get(line, ())
-        }
+        lines = set(range(first, first + part.count("\n") + 1))
+        contexts = self._contexts_of(file)
+        tests = _tests(contexts, lines)
+        if not tests or not lines & _lines_in_functions(text):
+            tests = _tests(contexts, contexts)
         asked = [test for test in tests if test in self._seconds and not test.startswith(OTHER_SUBJECTS)]
         return tuple(sorted(asked, key=lambda test: (self._seconds[test], test)))
 
@@ -81,3 +87,14 @@ class LineTests:
             measured = [path for path in self._data.measured_files() if path.endswith(f"/{file}")]
             self._contexts[file] = self._data.contexts_by_lineno(measured[0]) if measured else {}
         return self._contexts[file]
+
+
+def _tests(contexts: dict[int, list[str]], lines: Iterable[int]) -> set[str]:
+    """Return the test functions that run any of these lines."""
+    return {context.partition("|")[0].partition("[")[0] for line in lines for context in contexts.get(line, ())}
+
+
+def _lines_in_functions(text: str) -> set[int]:
+    """Return the lines of all function bodies, which run when something calls them."""
+    functions = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.FunctionDef)]
+    return {line for f in functions for line in range(f.body[0].lineno, (f.end_lineno or f.lineno) + 1)}

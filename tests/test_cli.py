@@ -8,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import mdtraj
 import numpy as np
 import pytest
 from real_structures import DATA, extra_paths
@@ -61,6 +62,16 @@ def test_inspect_rigid_and_fixed(capsys):
     status, out, _ = run(capsys, "inspect", DATA / "ala10-helix.pdb", "--rigid", "resid 2 to 9", "--base", "fixed")
     assert status == 0
     assert "inside a rigid selection" in out and "with a fixed base" in out
+
+
+def test_build_takes_all_angles(capsys, tmp_path):
+    path = tmp_path / "built.pdb"
+    assert run(capsys, "build", "AAA", "--phi=-70,-80,-90", "--psi", "40", "--omega=170,160,150", "-o", path)[0] == 0
+    built = mdtraj.load(str(path))
+    expected = {"phi": [-70, -80, -90], "psi": [40, 40, 40], "omega": [170, 160]}  # the third is that of the cap
+    for angle, degrees in expected.items():
+        found = np.rad2deg(getattr(mdtraj, f"compute_{angle}")(built)[1][0])
+        assert found == pytest.approx(degrees, abs=0.1), angle
 
 
 def test_inspect_gz(capsys, tmp_path):

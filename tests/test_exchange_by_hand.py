@@ -72,6 +72,8 @@ def test_an_iteration_that_could_not_be_written_is_made_again_with_the_same_numb
         run.run(3)
         run.close()
     assert np.array_equal(runs[0].walk, runs[1].walk)
+    for counts in ("levels", "steps", "attempted", "accepted", "move_counts"):
+        assert np.array_equal(getattr(runs[0], counts), getattr(runs[1], counts)), counts
     assert contents(tmp_path / "whole") == contents(tmp_path / "stopped")
 
 

@@ -86,18 +86,20 @@ def test_the_melting_table_is_that_of_the_frames(peptide, tmp_path):
 
 
 def test_extract_follows_the_temperature(peptide, tmp_path, capsys):
-    out = tmp_path / "cold.dcd"
+    out, warm = tmp_path / "cold.dcd", tmp_path / "warm.dcd"
     assert main(["extract", str(peptide), "-o", str(out)]) == 0
     assert "8 frames at 300.0 K" in capsys.readouterr().out
-    cold = mdtraj.load(out, top=peptide / "topology.pdb")
+    assert main(["extract", str(peptide), "-T", "424.3", "-o", str(warm)]) == 0
+    assert "8 frames at 424.3 K" in capsys.readouterr().out
     replicas = [
         mdtraj.load(peptide / f"replica-{r:02d}/trajectory.dcd", top=peptide / "topology.pdb") for r in range(3)
     ]
     walk = ExchangeRun(peptide).walk
     assert len({*walk[:, 0].tolist()}) > 1, "no exchange: nothing would be tested"
-    for iteration, frame in enumerate(cold.xyz):
-        holder = int(np.flatnonzero(walk[iteration] == 0)[0])
-        assert np.array_equal(frame, replicas[holder].xyz[iteration])
+    for level, file in enumerate((out, warm)):
+        for iteration, frame in enumerate(mdtraj.load(file, top=peptide / "topology.pdb").xyz):
+            holder = int(np.flatnonzero(walk[iteration] == level)[0])
+            assert np.array_equal(frame, replicas[holder].xyz[iteration])
     assert main(["extract", str(peptide), "-T", "310", "-o", str(tmp_path / "no.dcd")]) == 2
     error = capsys.readouterr().err
     assert "--temperature 310" in error and "300.0, 424.3, 600.0" in error

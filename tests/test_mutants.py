@@ -75,13 +75,14 @@ def test_faults_are_caught_survive_or_never_end(tmp_path, monkeypatch):
             "[[room]]\nfile = 'small/more.py'\n"
             "[[room.fault]]\nwhat = 'by others'\nold = 'x * 3'\nnew = 'x * 4'\n"
             "[[room.fault]]\nwhat = 'by none'\nold = 'x * 5'\nnew = 'x * 6'\n"
+            "[[room.fault]]\nwhat = 'at import'\nold = 'THREE = 3'\nnew = 'THREE = 4'\n"
         ),
         "small/__init__.py": "",
         "small/code.py": (
             "import time\n\ndef f(x):\n    while x > 9:\n        time.sleep(1)\n    return x + 1\n\n"
             "def g(x):\n    return x * 1\n"
         ),
-        "small/more.py": "def h(x):\n    return x * 3\n\ndef i(x):\n    return x * 5\n",
+        "small/more.py": "THREE = 3\n\ndef h(x):\n    return x * 3 + THREE - 3\n\ndef i(x):\n    return x * 5\n",
         "tests/test_code.py": "from small.code import f\n\ndef test_f():\n    assert f(1) == 2\n",
         "tests/test_other.py": (
             "import pytest\nfrom small.more import h, i\n\n"
@@ -111,6 +112,7 @@ def test_faults_are_caught_survive_or_never_end(tmp_path, monkeypatch):
     rows = mutants.measure(only="more.py", seconds=20, work=tmp_path / "work", all_tests=True)["faults"]
     assert [(row["fault"], row["outcome"], row["test"]) for row in rows] == [
         ("by others", "caught", "tests/test_other.py::test_h[1]"), ("by none", "survived", ""),
+        ("at import", "caught", "tests/test_other.py::test_h[0]"),
     ]  # fmt: skip
     with pytest.raises(ArgumentError, match="name one with --work"):
         mutants.measure(only="more.py", all_tests=True)

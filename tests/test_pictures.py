@@ -9,8 +9,9 @@ from report_stand_ins import Ladder, make_table
 import peptidyn as ptd
 from peptidyn.analysis import exchange_plots, run_plots, structure_plots
 from peptidyn.analysis.melting import Curve
-from peptidyn.analysis.plots import fixman_figure, leave_room, new_figure, plain_label
+from peptidyn.analysis.plots import fixman_figure, fixman_map_figure, leave_room, new_figure, plain_label
 from peptidyn.core.statistics import statistical_inefficiency
+from peptidyn.metric.fixman_map import FixmanMap
 from peptidyn.sampling.mbar import TemperatureMBAR
 
 RNG = np.random.default_rng(0)
@@ -214,6 +215,18 @@ def test_weights_are_drawn_relative_to_equal_ones():
     assert right.patches[0].get_x() == pytest.approx(0.4)
     assert right.patches[-1].get_x() + right.patches[-1].get_width() == pytest.approx(1.6)
     assert right.get_title() == "effective sample size 3 of 4"  # 1 / 0.3
+
+
+def test_a_map_of_u_f_has_phi_to_the_right():
+    """U_F is 12 kT at phi = 90 and psi = -90 and nothing elsewhere: colours and lines are about that place."""
+    grid, energy = np.array([-180.0, -90.0, 0.0, 90.0]), np.zeros((4, 4))
+    energy[3, 1] = 12.0
+    axes = fixman_map_figure(FixmanMap(grid, grid, energy, "ALA 2")).axes[0]
+    filled, lines = axes.collections
+    assert (axes.get_xlabel(), axes.get_ylabel()) == ("φ (degrees)", "ψ (degrees)")
+    for levels in (filled.get_paths()[-1], lines.get_paths()[-1]):
+        x, y = levels.vertices.mean(axis=0)
+        assert (x, y) == (pytest.approx(90.0, abs=10.0), pytest.approx(-90.0, abs=10.0))
 
 
 def test_room_for_a_legend_and_plain_names():

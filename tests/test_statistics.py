@@ -90,6 +90,16 @@ def test_rounding_errors_of_a_constant_are_no_fluctuations():
     )
 
 
+def test_the_error_of_a_weighted_average_is_that_of_its_influence():
+    """Values that stay for ten frames, of which every other one hardly counts: g of the values alone is larger."""
+    x, w = np.repeat([0.0, 1.0, 0.0, 3.0, 1.0, 2.0], 10), np.tile([1.0, 0.01], 30)
+    mean = (w @ x) / w.sum()
+    influence = 60 * w / w.sum() * (x - mean)
+    assert summed_by_hand(x) > 1.3 * summed_by_hand(influence) > 1.3
+    expected = np.sqrt(summed_by_hand(influence) * np.mean(influence**2) / 60)
+    assert weighted_average(x, w) == (pytest.approx(mean), pytest.approx(expected))
+
+
 def test_a_weighted_average_and_its_error():
     """Values 1, 2, 6 and 3 with weights 1, 1, 2 and 4: mean (1 + 2 + 12 + 12) / 8; two columns at once."""
     x, w = np.array([1.0, 2.0, 6.0, 3.0]), np.array([1.0, 1.0, 2.0, 4.0])

@@ -108,6 +108,15 @@ def test_tables_of_other_studies_are_refused(tmp_path):
         Study(tmp_path / "empty.csv", n=[1])
 
 
+def test_results_go_to_the_columns_of_their_names(tmp_path):
+    """In whichever order a function gives them, and in the file as well."""
+    file = tmp_path / "x.csv"
+    study = Study(file, n=[1, 2]).run(lambda n: {"a": 1, "b": 20} if n == 1 else {"b": 10, "a": 2})
+    for known in (study, Study(file, n=[1, 2])):
+        assert known.column("a").tolist() == [1, 2] and known.column("b").tolist() == [20, 10]
+    assert file.read_text().splitlines() == ["n,a,b", "1,1,20", "2,2,10"]
+
+
 def test_results_with_other_names_are_refused(tmp_path):
     """Other columns than the rows before have, or the name of a setting."""
     study = Study(tmp_path / "x.csv", n=[1, 2])

@@ -86,6 +86,11 @@ def ramachandran_axes(axes: Any, **labels: Any) -> None:
 
 def plot_fixman_map(chart: FixmanMap, path: str | os.PathLike[str]) -> None:
     """Draw U_F over phi and psi in kT, with contour lines and the standard basins."""
+    save_figure(fixman_map_figure(chart), path)
+
+
+def fixman_map_figure(chart: FixmanMap) -> Any:
+    """Return the picture of a map of U_F."""
     figure, axes = new_figure()
     # closed at +180, so that the map is periodic to the eye too
     phi, psi = np.append(chart.phi, 180.0), np.append(chart.psi, 180.0)
@@ -102,7 +107,7 @@ def plot_fixman_map(chart: FixmanMap, path: str | os.PathLike[str]) -> None:
         )  # fmt: skip
     figure.colorbar(filled, ax=axes, label="$U_F$ / kT, above the minimum", format="%.2f")
     ramachandran_axes(axes, title=f"Fixman potential of {chart.residue}")
-    save_figure(figure, path)
+    return figure
 
 
 def plot_fixman_weights(weights: FixmanWeights, path: str | os.PathLike[str]) -> None:

@@ -70,12 +70,12 @@ class Study:
             for setting in missing:
                 results = {name: _plain(value) for name, value in function(**setting).items()}
                 columns = next(iter(self._known.values()), results)
-                if list(results) != list(columns) or set(results) & set(self.grid):
+                if set(results) != set(columns) or set(results) & set(self.grid):
                     raise ArgumentError(
                         f"the function returned {', '.join(results)} and the rows of {self.file} hold "
                         f"{', '.join(columns)}; give the study another file"
                     )
-                self._known[self._key(setting)] = results
+                self._known[self._key(setting)] = {name: results[name] for name in columns}
                 self._write()
                 bar.advance(1, ", ".join(f"{k}={v}" for k, v in setting.items()))
         return self
