@@ -8,10 +8,11 @@ The faults are those of `benchmarks/faults.toml`. Each is put into a copy of the
 its room are run; a test that fails has caught it. First the tests must pass without any fault. A fault whose tests run
 longer than S seconds, or take 4 GB of memory, counts as caught: something has stopped converging.
 
-With --all, a fault that the tests of its room let pass is tried with all other default tests that run one of its lines,
-which a run of the whole suite under coverage tells (some minutes, kept in FOLDER; needs pytest-cov). Which lines of
-compiled functions run is not seen, and lines outside of functions run once: a fault there is tried with all tests that
-run any line of the file. A fault of another list that names no tests has those that the list has for its file.
+With --all, a fault that the tests of its room let pass is tried with all other default tests that run one of its
+lines, which a run of the whole suite under coverage tells (some minutes, kept in FOLDER; needs pytest-cov). Which
+lines of compiled functions run is not seen, and lines outside of functions run once: a fault there is tried with all
+tests that run any line of the file, or with all tests where none is seen to. A fault of another list that names no
+tests has those that the list has for its file.
 
 With --made the faults are not those of the list, which tests were written for, but a random choice of those that
 `made_faults.py` makes: what share of them survives says how well tests see a fault that nobody thought of. Some change
@@ -30,6 +31,7 @@ import os
 import random
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -72,7 +74,7 @@ NOTICED = ("caught", "timed out")
 """Outcomes of faults that tests notice."""
 
 PASSED, FAILED, TIMED_OUT = 0, 1, -1
-"""Exit status of a run; all others mean that tests could not be run."""
+"""Exit status of a run; other negative ones are signals that ended it, all others mean that tests could not be run."""
 
 
 @dataclass(frozen=True)
@@ -299,6 +301,8 @@ class Workshop:
         if status == TIMED_OUT:
             return "timed out", ""
         said = self.output.read_text(encoding="utf-8", errors="replace")
+        if status < 0:
+            return "caught", f"tests were ended by {signal.Signals(-status).name}"
         first = re.search(r"^(?:FAILED|ERROR) (\S+)", said, re.M)
         where = first[1] if first else (said.strip().splitlines() or ["no output"])[-1]
         return {PASSED: ("survived", ""), FAILED: ("caught", where)}.get(status, ("not run", where))

@@ -12,6 +12,7 @@ import mdtraj
 import numpy as np
 import pytest
 from real_structures import DATA, extra_paths
+from structure_files import without_hydrogens
 
 from peptidyn import __version__
 from peptidyn.cli import main
@@ -78,6 +79,19 @@ def test_inspect_gz(capsys, tmp_path):
     path = tmp_path / "x.pdb.gz"
     path.write_bytes(gzip.compress((DATA / "ala3.pdb").read_bytes()))
     assert run(capsys, "inspect", path)[0] == 0
+
+
+def test_inspect_adds_hydrogens_for_the_ph(capsys, tmp_path):
+    """The side chain of aspartate takes a proton at pH 2: the capped residue then has 25 atoms instead of 24."""
+    path, heavy = tmp_path / "built.pdb", tmp_path / "heavy.pdb"
+    assert run(capsys, "build", "D", "-q", "-o", path)[0] == 0
+    heavy.write_text("\n".join([*without_hydrogens(path), "END", ""]))
+    atoms = {}
+    for options in ((), ("--pH", 7), ("--pH", 2)):
+        status, out, _ = run(capsys, "inspect", heavy, "--add-hydrogens", *options, "--json")
+        assert status == 0
+        atoms[options] = json.loads(out)["atoms"]
+    assert atoms == {(): 24, ("--pH", 7): 24, ("--pH", 2): 25}
 
 
 def test_build(capsys, tmp_path):

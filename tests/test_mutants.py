@@ -64,7 +64,7 @@ def test_faults_of_another_list(tmp_path):
 @pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="faults are tried in forks")
 def test_faults_are_caught_survive_or_never_end(tmp_path, monkeypatch):
-    """A small project with a test that sees one of three faults, and a loop that ends no more."""
+    """A small project: its test sees one of two faults, one never ends, and one ends the tests."""
     files = {
         "benchmarks/pytest_server.py": (ROOT / "benchmarks" / "pytest_server.py").read_text(encoding="utf-8"),
         "benchmarks/faults.toml": (
@@ -72,10 +72,12 @@ def test_faults_are_caught_survive_or_never_end(tmp_path, monkeypatch):
             "[[room.fault]]\nwhat = 'seen'\nold = 'x + 1'\nnew = 'x - 1'\n"
             "[[room.fault]]\nwhat = 'unseen'\nold = 'x * 1'\nnew = 'x * 2'\nreason = 'nobody asks'\n"
             "[[room.fault]]\nwhat = 'endless'\nold = 'while x > 9'\nnew = 'while x > 0'\n"
+            "[[room.fault]]\nwhat = 'deadly'\nold = 'return x + 1'\nnew = '__import__(\"os\").abort()'\n"
             "[[room]]\nfile = 'small/more.py'\n"
             "[[room.fault]]\nwhat = 'by others'\nold = 'x * 3'\nnew = 'x * 4'\n"
             "[[room.fault]]\nwhat = 'by none'\nold = 'x * 5'\nnew = 'x * 6'\n"
             "[[room.fault]]\nwhat = 'at import'\nold = 'THREE = 3'\nnew = 'THREE = 4'\n"
+            "[[room]]\nfile = 'small/__main__.py'\n[[room.fault]]\nwhat = 'by a command'\nold = '3'\nnew = '4'\n"
         ),
         "small/__init__.py": "",
         "small/code.py": (
@@ -83,10 +85,13 @@ def test_faults_are_caught_survive_or_never_end(tmp_path, monkeypatch):
             "def g(x):\n    return x * 1\n"
         ),
         "small/more.py": "THREE = 3\n\ndef h(x):\n    return x * 3 + THREE - 3\n\ndef i(x):\n    return x * 5\n",
+        "small/__main__.py": "print(3)\n",
         "tests/test_code.py": "from small.code import f\n\ndef test_f():\n    assert f(1) == 2\n",
         "tests/test_other.py": (
-            "import pytest\nfrom small.more import h, i\n\n"
+            "import subprocess\nimport sys\nimport pytest\nfrom small.more import h, i\n\n"
             "@pytest.mark.parametrize('x', [0, 1])\ndef test_h(x):\n    assert h(x) == 3 * x\n\n"
+            "def test_command():\n    command = [sys.executable, '-m', 'small']\n"
+            "    assert subprocess.check_output(command, text=True) == '3\\n'\n\n"
             "def test_i():\n    assert i(0) == 0\n\n"
             "def test_that_fails_anyway():\n    assert i(1) == h(1)\n"
         ),
@@ -102,10 +107,11 @@ def test_faults_are_caught_survive_or_never_end(tmp_path, monkeypatch):
     outcome = {row["fault"]: (row["outcome"], row["test"]) for row in report["faults"]}
     assert outcome == {
         "seen": ("caught", "tests/test_code.py::test_f"), "unseen": ("survived", ""), "endless": ("timed out", ""),
+        "deadly": ("caught", "tests were ended by SIGABRT"),
     }  # fmt: skip
     text = mutants.tables(report)
-    assert "1 of 3 faults survived (33.3%)" in text and "- survived: small/code.py: unseen (nobody asks)" in text
-    assert report["tried"] == 3 and "3 were tried now" in text
+    assert "1 of 4 faults survived (25.0%)" in text and "- survived: small/code.py: unseen (nobody asks)" in text
+    assert report["tried"] == 4 and "4 were tried now" in text
     again = mutants.measure(only="code.py", seconds=20, work=tmp_path / "work")  # nothing has changed
     assert again["tried"] == 0 and again["faults"] == report["faults"]
     # all tests that run a line: one of another file notices, one that does not fails without the fault as well
@@ -114,6 +120,8 @@ def test_faults_are_caught_survive_or_never_end(tmp_path, monkeypatch):
         ("by others", "caught", "tests/test_other.py::test_h[1]"), ("by none", "survived", ""),
         ("at import", "caught", "tests/test_other.py::test_h[0]"),
     ]  # fmt: skip
+    (row,) = mutants.measure(only="command", seconds=20, work=tmp_path / "work", all_tests=True)["faults"]
+    assert (row["outcome"], row["test"]) == ("caught", "tests/test_other.py::test_command")
     with pytest.raises(ArgumentError, match="name one with --work"):
         mutants.measure(only="more.py", all_tests=True)
     (tmp_path / "project/small/code.py").write_text(files["small/code.py"] + "\n")
