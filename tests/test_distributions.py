@@ -153,6 +153,13 @@ def test_cells_may_be_given_in_several_ways():
         ptd.compare_distributions(x, y, bins=3, limits=[(0, 3)] * 3)
 
 
+def test_cells_span_the_values_of_both_samples():
+    """0 and 1 against 0 and 9: two cells from 0 to 9, of which the second holds half of one sample only."""
+    a, b = np.where(turns(80, 2), 1.0, 0.0), np.where(turns(80, 2), 9.0, 0.0)
+    for samples in ((a, b), (b, a), (a, -b)):
+        assert ptd.compare_distributions(*samples, bins=2).total_variation == pytest.approx(0.5)
+
+
 def test_values_on_an_edge_belong_to_the_cell_above_it():
     """But for the last edge, which is inside: 0 and 1 | 2 and 3."""
     a, b = np.tile([0.0, 1.0, 2.0, 3.0], 30), np.tile([0.5, 1.0, 2.5, 2.0], 30)

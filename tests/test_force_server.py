@@ -60,7 +60,7 @@ def test_forces_are_those_of_the_context(alanine):
     context.setPositions(tree.positions(tree.reference))
     server = ForceServer(context)
     x, force = tree.positions(tree.reference) + 0.001, np.empty((tree.n_atoms, 3))
-    for groups in (-1, 1 << 3):
+    for groups in (-1, 1 << 3, -1):
         server.set_groups(groups)
         assert ask_forces(server.calls, x, force)
         context.setPositions(x)
@@ -193,6 +193,26 @@ def test_a_drift_that_fails_ends_the_cycles(alanine):
     assert mover.cycles[0] == 1
     mover.undo()
     assert all(np.array_equal(a, b) for a, b in zip(mover.save(), before, strict=True))
+
+
+@pytest.mark.parametrize("cycles", [1, 3])
+def test_forces_that_are_not_finite_end_the_cycles(alanine, cycles):
+    """The last one as well: a cycle without forces at its end is not made."""
+    tree, system = alanine
+    force = openmm.CustomExternalForce("strength*x")
+    force.addGlobalParameter("strength", 0.0)
+    force.addParticle(0)
+    system = openmm.XmlSerializer.clone(system)
+    system.addForce(force)
+    integrator, context = start((tree, system), "verlet")
+    mover = integrator.lend_mover()
+    integrator._server.set_groups(-1)
+    for strength, made in ((0.0, cycles), (np.nan, 0)):
+        context.setParameter("strength", strength)
+        mover.mark()
+        mover.note_drift(0.012)
+        assert mover.run_cycles(([], []), np.empty((cycles, 0)), integrator._server.calls) == made
+        mover.undo()
 
 
 def test_atoms_that_are_nowhere_are_not_asked_about(alanine):

@@ -19,8 +19,8 @@ def run_cycles(program, numbers, noise, counts, server, packed, scratch, layout,
     """Run a program and ask for forces at its end, once for every row of `noise` (count, n_dof or 0).
 
     Returns how many cycles were made, and the status of the one that failed, or 0. Rows of `noise` are the normals of
-    `THERMALISE`. counts (2,) are the cycles that have begun, as they
-    begin, and those with a drift that needed Anderson's method.
+    `THERMALISE`. counts (2,) are the cycles that have begun, as they begin, and those with a drift that needed
+    Anderson's method.
     """
     normals = vectors[3]
     x, force, _ = cartesian
