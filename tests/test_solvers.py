@@ -391,6 +391,21 @@ def test_wrong_arguments_are_named(name):
         solver.accelerations(tree, state, np.full(9, np.inf), np.zeros(9))
 
 
+@pytest.mark.parametrize("bead", ["last", "middle"])
+@pytest.mark.parametrize("name", list_solvers())
+def test_a_straight_angle_is_noticed_every_time(name, bead):
+    """Its torsion turns nothing, or just what the next one turns, but for rounding errors."""
+    rng = np.random.default_rng(3)
+    for n, far in ((n, far) for n in range(5, 11) for far in (0.0, 5.0)):
+        chain = bead_chain(n, 0.15, 1.9, rng.uniform(1, 16, n), torsion=rng.uniform(-3, 3, n - 3))
+        x = chain.positions(chain.reference) + far
+        k = n - 1 if bead == "last" else n // 2
+        x[k:] += 2 * x[k - 1] - x[k - 2] - x[k]
+        straight = chain.with_geometry(x)
+        with pytest.raises(SolverError, match="singular"):
+            get_solver(name).solve(straight, straight.reference, np.ones(straight.n_dof))
+
+
 @pytest.mark.parametrize("name", list_solvers())
 def test_the_state_of_another_tree_is_refused(name):
     tree, other = bead_chain(6, 0.15, 1.9, 1.0), bead_chain(7, 0.15, 1.9, 1.0)

@@ -108,17 +108,21 @@ def mass_matrix(tree: TreeModel, state: State) -> np.ndarray:
     return B.T @ B
 
 
+SMALLEST = 1e-10
+"""Columns of sqrt(m) J, relative to the largest, and reciprocal condition numbers of R that are not singular."""
+
+
 class DenseFactor(Factor):
     """M = R^T R, with R from the QR decomposition of sqrt(m) J: forming M first would square the condition number."""
 
     def __init__(self, B: np.ndarray):
         self._scale = np.linalg.norm(B, axis=0)  # to one scale for lengths and angles
-        if not self._scale.all():
-            raise SolverError(_SINGULAR)
+        if not self._scale.min(initial=np.inf) > SMALLEST * self._scale.max(initial=0.0):
+            raise SolverError(_SINGULAR)  # to scale would make a column of what rounding errors leave of a zero
         self._R = np.linalg.qr(B / self._scale, mode="r")
         if len(self._R):
             reciprocal_condition, _ = lapack.dtrcon(self._R)
-            if not reciprocal_condition > 1e-10:
+            if not reciprocal_condition > SMALLEST:
                 raise SolverError(_SINGULAR)
 
     def solve(self, b: np.ndarray) -> np.ndarray:
