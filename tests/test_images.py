@@ -260,6 +260,9 @@ def backbone(numbers, chains=None, spacing=0.4):
         (["1", "2", "2"], [0, 0, 0], False),
         (["1", "2", "3"], [0, 0, 1], False),
         (["1", "2", "?"], [0, 0, 0], False),
+        (["1", "2", "²"], [0, 0, 0], False),
+        (["1", "2", "--3"], [0, 0, 0], False),
+        (["1", "2", "9" * 5000], [0, 0, 0], False),
     ],
 )
 @pytest.mark.parametrize("axis", [0, 1, 2])

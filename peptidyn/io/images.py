@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from peptidyn.core.periodic import join_pieces
 from peptidyn.core.units import plain_array
 from peptidyn.io.bonding import longest_bonds, possible_bonds
 from peptidyn.io.notes import Note, counted
+from peptidyn.io.raw import number_or
 from peptidyn.io.topology import Bonds
 
 WALL = 1.5
@@ -61,8 +63,8 @@ def _check_neighbours(atoms: Atoms, x: np.ndarray, name: str) -> None:
         carbon, nitrogen = atoms.residue_atoms[r].get("C"), atoms.residue_atoms[r + 1].get("N")
         if carbon is None or nitrogen is None or atoms.residue_chain[r] != atoms.residue_chain[r + 1]:
             continue
-        numbers = atoms.residue_id[r : r + 2].tolist()
-        if not all(n.lstrip("-").isdigit() for n in numbers) or int(numbers[1]) != int(numbers[0]) + 1:
+        first, second = (number_or(text, math.nan) for text in atoms.residue_id[r : r + 2].tolist())
+        if second - first != 1.0:
             continue
         length = float(np.linalg.norm(x[carbon] - x[nitrogen]))
         if length > WALL:
