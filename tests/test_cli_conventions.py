@@ -9,6 +9,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+from dataclasses import fields
 
 import pytest
 from real_structures import DATA
@@ -16,6 +17,8 @@ from real_structures import DATA
 from peptidyn.cli import main, make_parser
 from peptidyn.cli.completion import SHELLS
 from peptidyn.cli.options import name_flags
+from peptidyn.cli.simulations import run_arguments
+from peptidyn.runs.settings import ExchangeSettings, RunSettings
 
 
 def subcommands():
@@ -30,6 +33,14 @@ def test_help_has_examples_that_parse(name):
     assert examples, text
     for example in examples:
         make_parser().parse_args(shlex.split(example.split(" > ")[0])[1:])
+
+
+@pytest.mark.parametrize(("command", "settings"), [("run", RunSettings), ("exchange", ExchangeSettings)])
+def test_options_that_are_not_given_leave_settings_alone(command, settings):
+    """Those of a settings file and of a run that is resumed hold then."""
+    options = make_parser().parse_args([command, "x.pdb"])
+    arguments, names = run_arguments(options, settings), {field.name for field in fields(settings)}
+    assert {name: value for name, value in arguments.items() if name in names} == {"file": "x.pdb"}
 
 
 def test_general_help_names_every_command(capsys):

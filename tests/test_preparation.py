@@ -116,6 +116,15 @@ def test_crystal_waters_stay_in_the_new_box(tmp_path):
     assert "2 waters of the file kept" in note(kept, "solvent")
 
 
+def test_chain_ends_of_a_selection_are_completed_for_the_ph(tmp_path):
+    """Three residues out of five have new ends; their aspartate has a proton more at pH 2."""
+    file = tmp_path / "x.pdb"
+    ptd.build_peptide("AADAA").write(file)
+    parts = [RunSettings(file=str(file), solvent="vacuum", select="resid 3 to 5", pH=pH) for pH in (2.0, 7.0)]
+    acid, neutral = (prepare_structure(part).atoms.name.tolist() for part in parts)
+    assert [name for name in acid if name not in neutral] == ["HD2"] and len(acid) == len(neutral) + 1
+
+
 def test_the_settings_of_a_file_are_passed_on(monkeypatch):
     """Its model and the pH of its hydrogens; solvent, cutoff and the other files of a prmtop."""
     asked = []
