@@ -246,10 +246,12 @@ def test_refusals(finished, tmp_path, capsys):
         read_run(empty)
     with pytest.raises(ArgumentError, match="reported 1 frames"):
         read_run(make_killed(finished, tmp_path / "one", 1))
-    target = tmp_path / "there.html"
-    target.write_text("mine")
-    assert main(["report", str(finished), "-o", str(target)]) == 2
-    assert "--overwrite" in capsys.readouterr().err and target.read_text() == "mine"
+    shutil.copytree(finished, tmp_path / "reported")
+    there, own = tmp_path / "there.html", tmp_path / "reported" / "report.html"
+    for target, arguments in ((there, [str(finished), "-o", str(there)]), (own, [str(own.parent)])):
+        target.write_text("mine")
+        assert main(["report", *arguments]) == 2
+        assert "--overwrite" in capsys.readouterr().err and target.read_text() == "mine"
     assert main(["report", str(tmp_path / "nowhere")]) == 2
     assert "no folder" in capsys.readouterr().err
 
