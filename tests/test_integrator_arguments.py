@@ -94,6 +94,18 @@ def test_a_seed_fixes_the_random_numbers(kind):
     assert KINDS[kind](tree_of()).rng.random() != KINDS[kind](tree_of()).rng.random()
 
 
+@pytest.mark.parametrize("seed", [0, 1])
+def test_velocities_of_a_seed_have_a_generator_of_their_own(seed):
+    """Zero is a seed as any other; the random numbers of the dynamics are not used up."""
+    simulation = simulate(KINDS["langevin"](tree_of(), seed=3))
+    drawn = []
+    for given in (seed, seed, seed + 1):
+        simulation.integrator.set_velocities_to_temperature(300, given)
+        drawn.append(simulation.integrator.motion()[1].tolist())
+    assert drawn[0] == drawn[1] != drawn[2]
+    assert simulation.integrator.rng.random() == KINDS["langevin"](tree_of(), seed=3).rng.random()
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_hydrogen_masses_are_moved_and_the_system_keeps_its_own(kind):
     topology, system, tree = chain_with_hydrogen()

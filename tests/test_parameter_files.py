@@ -135,16 +135,19 @@ def test_a_box_of_zeros_is_none(folder, tmp_path):
         assert edges(found.topology) is None if expected is None else edges(found.topology) == pytest.approx(expected)
 
 
-def test_the_box_of_the_coordinates_goes_before_that_of_the_topology(folder, tmp_path):
+@pytest.mark.parametrize("skew", [(0.0, 0.0, 0.0), (0.4, -0.3, 0.5)], ids=["cuboid", "triclinic"])
+def test_the_box_of_the_coordinates_goes_before_that_of_the_topology(folder, tmp_path, skew):
     """A prmtop holds the box of the preparation; coordinates are later, and at constant pressure have another."""
-    lines = (folder / "w.gro").read_text().splitlines()
-    gro = tmp_path / "w.gro"
-    gro.write_text("\n".join([*lines[:-1], "   1.90000   2.10000   2.30000", ""]))
+    b_x, c_x, c_y = skew
+    box = [[1.9, 0.0, 0.0], [b_x, 2.1, 0.0], [c_x, c_y, 2.3]]
+    lines, gro = (folder / "w.gro").read_text().splitlines(), tmp_path / "w.gro"
+    numbers = (1.9, 2.1, 2.3, 0.0, 0.0, b_x, 0.0, c_x, c_y)
+    gro.write_text("\n".join([*lines[:-1], "".join(f"{number:10.5f}" for number in numbers), ""]))
     for name in ("w.prmtop", "w.top", "w.psf"):
         found = read_parameter_file(folder / name, gro, **options(folder, name))
-        assert edges(found.topology) == pytest.approx([1.9, 2.1, 2.3])
-        vectors = found.create_system(nonbondedMethod=app.PME, nonbondedCutoff=0.7).getDefaultPeriodicBoxVectors()
-        assert [vectors[k][k]._value for k in range(3)] == pytest.approx([1.9, 2.1, 2.3])
+        system = found.create_system(nonbondedMethod=app.PME, nonbondedCutoff=0.7)
+        for vectors in (found.topology.getPeriodicBoxVectors(), system.getDefaultPeriodicBoxVectors()):
+            assert np.array([vector._value for vector in vectors]) == pytest.approx(np.array(box), abs=1e-6)
 
 
 def test_a_topology_of_gromacs_includes_files_of_a_folder(folder, tmp_path):
