@@ -1,7 +1,7 @@
 """Which default tests run a line of the package, the quickest first: one run of all of them under coverage tells.
 
-Lines of compiled functions run where coverage does not look, and what stands outside of functions runs once, whichever
-tests depend on it. For both, all tests that run any line of the file are known, or all tests if none is.
+What stands outside of functions runs once, whichever tests depend on it: all tests that run any line of the file are
+named for it. Lines of compiled functions run where coverage does not look: for those, all tests are.
 """
 
 from __future__ import annotations
@@ -71,14 +71,12 @@ class LineTests:
     def running(self, file: str, text: str, part: str) -> tuple[str, ...]:
         """Return the tests that run any line of a part of a file's text, the quickest first.
 
-        Where coverage cannot tell, these are the tests that run any line of the file, or else all tests.
+        Where coverage cannot tell, these are the tests that run any line of the file, or all tests.
         """
         first = text.partition(part)[0].count("\n") + 1
         lines = set(range(first, first + part.count("\n") + 1))
         contexts = self._contexts_of(file)
-        tests = _tests(contexts, lines)
-        if not tests or not lines & _lines_in_functions(text):
-            tests = _tests(contexts, contexts)
+        tests = _tests(contexts, lines if lines & _lines_in_functions(text) else contexts)
         tests &= self._seconds.keys()
         asked = [test for test in tests or self._seconds if not test.startswith(OTHER_SUBJECTS)]
         return tuple(sorted(asked, key=lambda test: (self._seconds[test], test)))

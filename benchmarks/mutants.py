@@ -9,10 +9,10 @@ its room are run; a test that fails has caught it. First the tests must pass wit
 longer than S seconds, or take 4 GB of memory, counts as caught: something has stopped converging.
 
 With --all, a fault that the tests of its room let pass is tried with all other default tests that run one of its
-lines, which a run of the whole suite under coverage tells (some minutes, kept in FOLDER; needs pytest-cov). Which
-lines of compiled functions run is not seen, and lines outside of functions run once: a fault there is tried with all
-tests that run any line of the file, or with all tests where none is seen to. A fault of another list that names no
-tests has those that the list has for its file.
+lines, which a run of the whole suite under coverage tells (some minutes, kept in FOLDER; needs pytest-cov). A line
+outside of functions runs once, at import: a fault there is tried with all tests that run any line of the file. For
+lines that are not seen to run, in compiled functions and in commands, all default tests are asked, some minutes for
+each. A fault of another list that names no tests has those that the list has for its file.
 
 With --made the faults are not those of the list, which tests were written for, but a random choice of those that
 `made_faults.py` makes: what share of them survives says how well tests see a fault that nobody thought of. Some change

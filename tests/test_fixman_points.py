@@ -105,6 +105,17 @@ def test_rows_invert_the_jacobian(tree):
     assert np.abs(hard @ J).max() < 1e-12
 
 
+def test_rows_stay_when_the_factor_goes_on():
+    tree = bead_chain(6, 0.15, 1.9, 12.0)
+    rng = np.random.default_rng(2)
+    factor = SOLVER.factor(tree, random_state(tree, rng))
+    rows = factor.rows()
+    before = [matrix.toarray() for matrix in rows]
+    factor.refactor(tree, random_state(tree, rng))
+    for kept, matrix, new in zip(before, rows, factor.rows(), strict=True):
+        assert np.array_equal(matrix.toarray(), kept) and abs(new.toarray() - kept).max() > 0.1
+
+
 def test_theorem_holds_block_by_block(tree):
     """(5), (8) and (12) with every matrix written out."""
     state = random_state(tree, np.random.default_rng(1))
