@@ -78,7 +78,7 @@ def test_the_table_lists_runs_that_failed(runs, tmp_path):
     assert [row["error"] for row in result.rows] == [None, "atoms overlap", "RuntimeError"]
     assert result.failures == result.rows[1:]
     assert result.column("frames") == pytest.approx([1.0, np.nan, np.nan], nan_ok=True)
-    assert result.column("seed").tolist() == [1.0, 13.0, 14.0]
+    assert result.column("seed").tolist() == [1.0, 13.0, 14.0] and result.column("run").tolist() == [0.0, 1.0, 2.0]
     with open(tmp_path / "a" / "b" / "ensemble.csv", newline="") as file:
         rows = list(csv.reader(file))
     assert tuple(rows[0]) == COLUMNS and len(rows) == 4
