@@ -301,7 +301,7 @@ class Workshop:
         if status == TIMED_OUT:
             return "timed out", ""
         said = self.output.read_text(encoding="utf-8", errors="replace")
-        if status < 0:
+        if status < 0 and status != -signal.SIGKILL:  # which comes from outside: the system is short of memory
             return "caught", f"tests were ended by {signal.Signals(-status).name}"
         first = re.search(r"^(?:FAILED|ERROR) (\S+)", said, re.M)
         where = first[1] if first else (said.strip().splitlines() or ["no output"])[-1]
